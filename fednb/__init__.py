@@ -1,0 +1,34 @@
+"""fednb: clustered federated learning on models that are rows of a matrix.
+
+The public names below load on first use, so that ``import fednb`` is cheap.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOME = {  # public name -> module that holds it
+    "Federation": "federation",
+    "Local": "training",
+    "History": "history",
+    "run": "experiment",
+    "sweep": "experiment",
+}
+_MODULES = (
+    "backends clustering data experiment federation history methods metrics models params partition reference "
+    "reproduce similarity store training"
+).split()
+
+__all__ = [*_HOME, *_MODULES]
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        return getattr(import_module(f"fednb.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"fednb.{name}")
+    raise AttributeError(f"module 'fednb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

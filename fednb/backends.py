@@ -1,0 +1,340 @@
+"""Local SGD of many clients at once: two backends, one result.
+
+:class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of a row, so that loading a model
+is one copy and an SGD step is a few operations on flat vectors; torch itself runs on one thread per worker.
+:class:`Batched` is for GPUs: all clients of a round take each step together, as one ``vmap(grad)``; ragged batches are
+padded with samples of weight zero, and nothing in the loop waits for the device.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .params import Layout
+from .training import Local, Plan, augment, descend, fresh_state
+
+Correction = Callable[..., Tensor]  # correct(g, th, *args) -> g, on (D,) vectors or (n, D) matrices alike
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs (B, ...), targets (B,)) -> loss of each sample (B,)
+State = tuple[Tensor, ...]  # an optimiser's memory
+
+
+class Trained(NamedTuple):
+    """Outcome of local training: rows (n, D), losses (n, S) padded with nan, each client's optimiser state."""
+
+    theta: Tensor
+    losses: Tensor
+    states: list[State]
+
+
+class TaskError(RuntimeError):
+    """Task ``i`` of a parallel batch failed; the cause is chained."""
+
+    def __init__(self, i: int) -> None:
+        super().__init__(f"task {i}")
+        self.i = i
+
+
+class Worker(NamedTuple):
+    """One thread's own module, its tensors views of ``row``."""
+
+    module: nn.Module
+    row: Tensor  # (D,)
+    parameters: list[nn.Parameter]
+    stop: threading.Event  # set when the others should end
+
+
+class Lean:
+    """One client per core at a time, each on a single torch thread."""
+
+    def __init__(self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int) -> None:
+        self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
+        self.draws = has_dropout(module)
+        self.workers = 1 if self.draws else workers  # threads would share dropout's random stream
+        self._module = module
+        self._stop = threading.Event()
+        self._pool: list[Worker] = []
+
+    def train(
+        self,
+        rows: Tensor,
+        plans: Sequence[Plan],
+        local: Local,
+        lr: float,
+        correct: Correction | None,
+        args: Sequence[Tensor],
+        states: Sequence[State | None],
+    ) -> Trained:
+        """Train row i (of (n, D)) by plan i."""
+        theta, states = torch.empty_like(rows), list(states)
+        losses = rows.new_full((len(rows), max((len(p.size) for p in plans), default=0)), math.nan)
+
+        def one(worker: Worker, i: int) -> None:
+            given = [a[i] for a in args]
+            loss, states[i] = self._train_client(worker, rows[i], plans[i], local, lr, correct, given, states[i])
+            theta[i] = worker.row
+            losses[i, : len(loss)] = loss
+
+        self._each(len(rows), one)
+        return Trained(theta, losses, states)
+
+    def _train_client(self, worker, row, plan, local, lr, correct, given, state):
+        module, flat, parameters, stop = worker
+        P, D = self.layout.P, self.layout.D
+        module.train()
+        flat.copy_(row)
+        th = flat[:P]
+        state = tuple(s.clone() for s in state) if state else fresh_state(th, local)
+        index, shift = plan.index.to(flat.device), None if plan.shift is None else plan.shift.to(flat.device)
+        losses = flat.new_empty(len(index))
+        if self.draws:
+            torch.manual_seed(plan.seed)
+        for s, b in enumerate(plan.size):
+            if stop.is_set():
+                break
+            batch = index[s, :b]
+            x = self.x[batch] if shift is None else augment(self.x[batch], shift[s, :b])
+            with torch.autocast(flat.device.type, torch.bfloat16, enabled=local.amp):
+                loss = self.loss(module(x), self.y[batch]).mean()
+            g = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters)])  # (P,)
+            losses[s] = loss.detach()
+            with torch.no_grad():
+                if correct is not None:
+                    g = corrected(correct, F.pad(g, (0, D - P)), flat, given)[:P]
+                descend(th, g, state, lr, local)
+        return losses, state
+
+    def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500) -> list[Tensor]:
+        """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model in eval mode -> (m, ...)."""
+        pieces = [(i, part) for i, (_, x) in enumerate(tasks) for part in x.split(batch)]
+        done: list[list[Tensor | None]] = [[None] * math.ceil(max(len(x), 1) / batch) for _, x in tasks]
+        slots = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
+
+        def one(worker: Worker, k: int) -> None:
+            i, x = pieces[k]
+            worker.module.eval()
+            with torch.no_grad():
+                worker.row.copy_(tasks[i][0])
+                done[i][slots[k][1]] = worker.module(x)
+
+        self._each(len(pieces), one)
+        return [torch.cat(parts) for parts in done]
+
+    def _each(self, n: int, task: Callable[[Worker, int], None]) -> None:
+        """Run task(worker, i) for i < n on all workers; the first error stops them and says which i it was."""
+        self._stop.clear()
+        while len(self._pool) < min(self.workers, n):
+            module = copy.deepcopy(self._module)
+            row = self.layout.bind(module)
+            self._pool.append(Worker(module, row, list(module.parameters()), self._stop))
+        todo = iter(range(n))  # shared: a range iterator hands out each number once
+
+        def work(worker: Worker) -> None:
+            for i in todo:
+                if self._stop.is_set():
+                    return
+                try:
+                    task(worker, i)
+                except Exception as error:
+                    raise TaskError(i) from error
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # the same bits whatever the number of workers
+        try:
+            with torch.random.fork_rng(devices=[], enabled=self.draws), ThreadPoolExecutor(self.workers) as pool:
+                futures = [pool.submit(work, worker) for worker in self._pool[:n]]
+                try:
+                    for future in futures:
+                        future.result()
+                except BaseException:  # Ctrl-C too: the threads end at their next step, then the pool closes
+                    self._stop.set()
+                    raise
+        finally:
+            torch.set_num_threads(threads)
+
+
+class Batched:
+    """All clients of a chunk in one vectorised pass; a chunk is what fits the memory budget."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        loss: Loss,
+        largest: int,
+        chunk: int | None = None,
+        memory: float | None = None,
+    ) -> None:
+        if has_dropout(module):
+            raise ValueError('vmap has no random stream per client for dropout to draw from: use backend="lean"')
+        self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
+        self.largest, self.chunk, self.memory = largest, chunk, memory  # largest: samples of the largest client
+        self.logits = Lean(module, x, y, loss, workers=1).logits
+        self._module = copy.deepcopy(module).train()
+        self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
+        for norm in self._norms:
+            norm.__class__, norm.num_batches_tracked = RaggedNorm, None
+        for conv in (m for m in self._module.modules() if type(m) is nn.Conv2d):
+            if conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
+                conv.__class__ = UnfoldConv
+
+    def train(
+        self,
+        rows: Tensor,
+        plans: Sequence[Plan],
+        local: Local,
+        lr: float,
+        correct: Correction | None,
+        args: Sequence[Tensor],
+        states: Sequence[State | None],
+    ) -> Trained:
+        """Train row i (of (n, D)) by plan i; the clients with most steps first, so that those still at work are a prefix."""
+        steps = np.array([len(p.size) for p in plans], dtype=int)
+        theta, states = rows.clone(), list(states)
+        losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
+        order = np.argsort(-steps, kind="stable")
+        size = self.chunk or self._chunk_that_fits(plans, rows)
+        for who in (order[at : at + size] for at in range(0, len(order), size)):
+            i = torch.as_tensor(who, device=rows.device)
+            some, given = [plans[k] for k in who], [a[i] for a in args]
+            done = self._train_chunk(rows[i], some, local, lr, correct, given, [states[k] for k in who])
+            theta[i], losses[i, : steps[who[0]]] = done.theta, done.losses
+            for k, state in zip(who, done.states, strict=True):
+                states[k] = state
+        return Trained(theta, losses, states)
+
+    def _train_chunk(self, rows, plans, local, lr, correct, given, states) -> Trained:
+        P, D = self.layout.P, self.layout.D
+        B = min(local.batch_size or self.largest, self.largest)  # the same padding whoever is in the chunk
+        index, weight, shift = stack(plans, B, rows)  # (S, m, B), (S, m, B), (S, m, B, 3)
+        active = [sum(len(p.size) > s for p in plans) for s in range(len(index))]
+        rows = rows.clone()  # (m, D)
+        th, buffers = rows[:, :P], rows[:, P:]
+        state = fresh_state(th, local)
+        for i, kept in enumerate(states):
+            for all_clients, own in zip(state, kept or (), strict=False):
+                all_clients[i] = own
+        losses = rows.new_full((len(rows), len(index)), math.nan)
+        for s, a in enumerate(active):  # the first a clients still have a batch
+            batch = index[s, :a]  # (a, B)
+            x = self.x[batch]  # (a, B, ...)
+            if shift is not None:
+                x = augment(x.flatten(0, 1), shift[s, :a].flatten(0, 1)).unflatten(0, batch.shape)
+            batch = (x, self.y[batch], weight[s, :a])
+            g, (losses[:a, s], buffers[:a]) = self._gradients(th[:a], buffers[:a], batch, local.amp)
+            if correct is not None:
+                g = corrected(correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given])[:, :P]
+            descend(th[:a], g, tuple(v[:a] for v in state), lr, local)
+        return Trained(rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))])
+
+    def _gradients(self, th, buffers, batch, amp):
+        """Gradient (a, P) of each client's loss at its own parameters, and (losses (a,), new buffers (a, D - P))."""
+        layout = self.layout
+        names = layout.names[layout.n_parameters :]
+
+        def loss_of(p, b, x, y, w):  # (P,), (D - P,), (B, ...), (B,), (B,)
+            tensors = {name: t.clone() for name, t in layout.tensors(torch.cat([p.detach(), b])).items()}
+            tensors |= layout.tensors(p)  # BatchNorm writes into the clones of its buffers
+            for norm in self._norms:
+                norm.weights = w
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=amp):
+                losses = self.loss(functional_call(self._module, tensors, (x,)), y)  # (B,)
+            loss = (losses * w).sum() / w.sum()
+            new = torch.cat([tensors[name].view(-1) for name in names]) if names else b
+            return loss, (loss.detach(), new)
+
+        return vmap(grad(loss_of, has_aux=True))(th, buffers, *batch)
+
+    def _chunk_that_fits(self, plans: Sequence[Plan], rows: Tensor) -> int:
+        """Clients per pass: what two samples save for the backward pass, times two for gradients, and some rows."""
+        seen: list[int] = []
+        row = rows[0].clone().requires_grad_()
+        for norm in self._norms:
+            norm.weights = rows.new_ones(2)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(t.nbytes), t)[1], lambda t: t):
+            functional_call(self._module, {n: t.clone() for n, t in self.layout.tensors(row).items()}, (self.x[:2],))
+        per_client = sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
+        budget = self.memory or (0.5 * torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 2e9)
+        return max(1, int(budget / per_client))
+
+
+class UnfoldConv(nn.Conv2d):
+    """Convolution as one matrix product per client.
+
+    Under vmap nn.Conv2d becomes a grouped convolution, whose rounding depends on how many clients are in the chunk;
+    a batched matrix product treats each client alike, whatever the company.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve x (B, C, H, W)."""
+        patches = F.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)  # (B, C k k, L)
+        y = self.weight.flatten(1) @ patches.transpose(0, 1).flatten(1)  # (O, B L)
+        y = y.unflatten(1, (len(x), -1)).transpose(0, 1)  # (B, O, L)
+        if self.bias is not None:
+            y = y + self.bias[:, None]
+        sides = zip(x.shape[2:], self.kernel_size, self.dilation, self.padding, self.stride, strict=True)
+        return y.unflatten(2, [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides])
+
+
+class RaggedNorm(_BatchNorm):
+    """BatchNorm over the samples of weight one: padding leaves no trace in the statistics."""
+
+    weights: Tensor  # (B,), set by Batched before each call
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x (B, C, ...) as nn.BatchNorm does, with means over real samples only."""
+        dims, wide = [0, *range(2, x.dim())], [1] * (x.dim() - 1)
+        w = self.weights.view(-1, *wide)
+        count = self.weights.sum() * math.prod(x.shape[2:])
+        mu = (x * w).sum(dims, keepdim=True) / count
+        var = ((x - mu).square() * w).sum(dims, keepdim=True) / count
+        if self.track_running_stats:
+            self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mu.detach().flatten())
+            self.running_var.mul_(1 - self.momentum).add_(self.momentum * var.detach().flatten() * count / (count - 1))
+        y = (x - mu) * (var + self.eps).rsqrt()
+        return y * self.weight.view(-1, *wide[1:]) + self.bias.view(-1, *wide[1:]) if self.affine else y
+
+
+def has_dropout(module: nn.Module) -> bool:
+    """Whether a layer draws random numbers while it trains."""
+    return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+
+
+def corrected(correct: Correction, g: Tensor, th: Tensor, given: Sequence[Tensor]) -> Tensor:
+    """Apply a method's correction to the gradient, and hold it to its shape."""
+    out = correct(g, th, *given)
+    if out.shape != g.shape:
+        raise ValueError(f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient {tuple(g.shape)}")
+    return out
+
+
+def stack(plans: Sequence[Plan], B: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Batches of m clients as one padded array on the device: index and weight (S, m, B), shift (S, m, B, 3)."""
+    S = max(len(p.index) for p in plans)
+    index = torch.zeros(S, len(plans), B, dtype=torch.int64)
+    weight = torch.zeros(S, len(plans), B, dtype=rows.dtype)
+    shift = None if plans[0].shift is None else torch.zeros(S, len(plans), B, 3, dtype=torch.int64)
+    for k, p in enumerate(plans):
+        steps, b = p.index.shape
+        index[:, k] = p.index[0, 0]
+        index[:steps, k, :b] = p.index
+        weight[:steps, k] = torch.arange(B) < torch.from_numpy(p.size)[:, None]
+        if shift is not None:
+            shift[:steps, k, :b] = p.shift
+    move = [None if t is None else t.to(rows.device, non_blocking=True) for t in (index, weight, shift)]
+    return tuple(move)

@@ -1,0 +1,273 @@
+"""The one loop that runs every method, and sweeps of such runs."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import __version__, data, metrics, store
+from .federation import Federation
+from .history import History
+from .training import Local
+
+
+def measure(fed: Federation, state: Any) -> dict[str, Any]:
+    """All the book's usual numbers for one state: on local test sets, and about the clusters.
+
+    A state may have ``votes`` (K, C), weights of a soft vote over its rows; without it each client uses its row.
+    """
+    votes = getattr(state, "votes", None)
+    result = fed.evaluate(state.theta, state.labels if votes is None else votes)
+    confusion = result.confusion.cpu().numpy()  # (K, classes, classes)
+    tested = confusion.sum((1, 2))
+    accuracy = metrics.accuracy(confusion)
+    spread = metrics.spread(accuracy)
+    out = {
+        "loss": metrics.average(result.loss),
+        "accuracy": metrics.average(accuracy),
+        "accuracy_weighted": metrics.average(accuracy, tested),
+        "accuracy_std": spread["std"],
+        "accuracy_worst": spread["worst"],
+        "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
+        "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
+        "macro_f1_union": metrics.average(metrics.macro_f1(confusion, over="union")),
+    }
+    return out | measure_clusters(fed, state.labels)
+
+
+def measure_clusters(fed: Federation, labels: Any) -> dict[str, Any]:
+    """Compare the clusters found with the hidden ones, and judge them by the clients' class frequencies."""
+    labels, truth = np.asarray(torch.as_tensor(labels).cpu()), fed.truth
+    out = {
+        "clusters": len(np.unique(labels)),
+        "was": metrics.wasserstein_silhouette(truth.counts, labels),
+        "wadb": metrics.wasserstein_davies_bouldin(truth.counts, labels),
+    }
+    if truth.labels is not None:
+        out["ari"] = metrics.adjusted_rand(truth.labels, labels)
+        out["ami"] = metrics.ami(truth.labels, labels)
+        out["homogeneity"] = metrics.homogeneity(truth.labels, labels)
+        out["completeness"] = metrics.completeness(truth.labels, labels)
+    return out
+
+
+def run(
+    method: Any,
+    fed: Federation,
+    rounds: int,
+    *,
+    every: int = 1,
+    measure: Callable[[Federation, Any], dict[str, Any]] = measure,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+    save_every: int = 10,
+) -> History:
+    """Run a method for a number of rounds; evaluate after every ``every``-th and after the last.
+
+    Ctrl-C ends the run after the last whole round and keeps what was done. With ``checkpoint``, the run is saved there
+    every ``save_every`` rounds and at its end, and goes on from there, bit for bit, when called again (also with more
+    rounds). ``TQDM_DISABLE=1`` silences progress bars everywhere.
+    """
+    from tqdm.auto import tqdm
+
+    if rounds < 0 or every < 1 or save_every < 1:
+        raise ValueError(f"rounds={rounds}, every={every}, save_every={save_every}: need >= 0, >= 1, >= 1")
+    state = method.init(fed)
+    history, done = History(state=state), 0
+    identity = {"method": repr(method), "federation": fed.identity()}
+    if checkpoint is not None and Path(checkpoint).exists():
+        history, done = _resume(Path(checkpoint), identity, state, fed)
+    history.events = fed.events
+    clock = time.perf_counter() - (history.rows[-1]["seconds"] if history.rows else 0.0)
+
+    def save() -> None:
+        if checkpoint is not None:
+            meta = {**identity, "done": done, "rows": history.rows, "events": history.events}
+            store.save_checkpoint(checkpoint, meta, state=tuple(history.state), fed=fed.snapshot())
+
+    bar = tqdm(total=rounds, initial=done, desc=type(method).__name__, disable=not progress, leave=False)
+    with bar:
+        for t in range(done, rounds):
+            before = fed.snapshot()
+            try:
+                fed.t = t
+                state = method.step(history.state, fed, t)
+                numbers = measure(fed, state) if (t + 1) % every == 0 or t + 1 == rounds else None
+            except KeyboardInterrupt:
+                fed.restore(before)
+                history.interrupted = True
+                warnings.warn(f"stopped by hand after {t} of {rounds} rounds", stacklevel=2)
+                break
+            history.state, done = state, t + 1
+            if numbers is not None:
+                labels = torch.as_tensor(state.labels).tolist()
+                traffic = {"client_updates": fed.meter.updates, "bytes": fed.meter.bytes}
+                history.add(round=done, **traffic, seconds=time.perf_counter() - clock, **numbers, labels=labels)
+                bar.set_postfix({k: f"{v:.3f}" for k, v in numbers.items() if k in ("loss", "accuracy")})
+            bar.update()
+            if done % save_every == 0:
+                save()
+    save()
+    return history
+
+
+def _resume(path: Path, identity: dict[str, str], state: Any, fed: Federation) -> tuple[History, int]:
+    meta, trees = store.load_checkpoint(path)
+    for name, mine in identity.items():
+        if meta[name] != mine:
+            raise store.StoreError(
+                f"{path} holds another {name}: saved {meta[name]}, now {mine}; choose another checkpoint file"
+            )
+    fed.restore(trees["fed"])
+    fed.events[:] = [tuple(event) for event in meta["events"]]
+    fields = [v.to(fed.device) if isinstance(v, torch.Tensor) else v for v in trees["state"]]
+    return History(meta["rows"], type(state)(*fields)), meta["done"]
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a sweep, in words that a record can hold.
+
+    ``partition`` and ``model`` are library functions with their keywords bound by ``functools.partial``; the partition
+    receives the training labels and the seed. ``curves`` names the metrics whose value at every evaluated round is
+    kept, beside the final ones.
+    """
+
+    method: Any
+    dataset: str
+    partition: Callable[..., Any]
+    model: Callable[[], torch.nn.Module]
+    local: Local
+    rounds: int
+    seed: int = 0
+    profile: str = "smoke"
+    every: int = 1
+    curves: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)  # further keywords of Federation
+
+    def spec(self) -> dict[str, Any]:
+        """What was asked for, as JSON; a record's key is its hash."""
+        return {
+            "method": repr(self.method),
+            "dataset": self.dataset,
+            "partition": describe(self.partition),
+            "model": describe(self.model),
+            "local": repr(self.local),
+            "rounds": self.rounds,
+            "seed": self.seed,
+            "profile": self.profile,
+            "every": self.every,
+            "curves": list(self.curves),
+            "options": {k: repr(v) for k, v in self.options.items()},
+        }
+
+    @property
+    def key(self) -> str:
+        """Hash of the spec."""
+        return store.digest(self.spec())
+
+    def federation(self) -> Federation:
+        """Load the data, partition it, and build the federation."""
+        dataset = data.load(self.dataset)
+        parts = self.partition(dataset.y[: dataset.n_train], seed=self.seed)
+        return Federation(dataset, parts, self.model, local=self.local, seed=self.seed, **self.options)
+
+    def record(self, *, progress: bool = False) -> dict[str, Any]:
+        """Do the run and write down what it gave."""
+        dataset, fed = data.load(self.dataset), self.federation()
+        history = run(self.method, fed, self.rounds, every=self.every, progress=progress)
+        final = {k: v for k, v in history.final.items() if k not in ("round", "client_updates", "bytes", "seconds")}
+        curves = {"round": [row["round"] for row in history.rows]} if self.curves else {}
+        curves |= {name: [row.get(name) for row in history.rows] for name in self.curves}
+        return self.spec() | {
+            "key": self.key,
+            "data_sha256": dataset.sha256,
+            "data_note": dataset.note,
+            "version": __version__,
+            "commit": commit(),
+            "machine": machine(),
+            "seconds": history.final["seconds"],
+            "client_updates": fed.meter.updates,
+            "bytes": fed.meter.bytes,
+            "metrics": {"final": final, "curves": curves},
+            "events": [list(event) for event in history.events],
+        }
+
+
+def sweep(
+    tasks: Iterable[Task], path: str | Path, *, n_jobs: int | None = None, progress: bool = True
+) -> list[dict[str, Any]]:
+    """Do the tasks whose records are not in the file yet, and return the records of all of them.
+
+    Runs go through joblib: ``loky`` processes by default (one per core), or what ``joblib.parallel_config`` says, for
+    Dask or Ray. Each record is in the file, whole, as soon as its run ends: a sweep that was killed goes on where it
+    was. A run that fails does not stop the others; all failures are reported at the end.
+    """
+    from joblib import Parallel, cpu_count, delayed
+    from tqdm.auto import tqdm
+
+    tasks = list(tasks)
+    done = {record["key"] for record in store.read(path)}
+    todo = list({task.key: task for task in tasks if task.key not in done}.values())
+    failures = []
+    jobs = min(n_jobs or cpu_count(), max(len(todo), 1))
+    outcomes = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(task) for task in todo)
+    for outcome in tqdm(outcomes, total=len(todo), desc=Path(path).stem, disable=not progress):
+        if isinstance(outcome, dict):
+            store.append(path, outcome)
+        else:
+            failures.append(outcome)
+    if failures:
+        raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n" + "\n".join(failures))
+    wanted = {task.key for task in tasks}
+    return [record for record in store.read(path) if record["key"] in wanted]
+
+
+def _attempt(task: Task) -> dict[str, Any] | str:
+    try:
+        return task.record()
+    except Exception:
+        return f"{task.method!r}, {task.dataset}, {describe(task.partition)}, seed {task.seed}:\n{traceback.format_exc()}"
+
+
+def describe(function: Callable[..., Any]) -> str:
+    """A function with its bound arguments, as one would write the call: ``dirichlet(clients=20, alpha=0.5)``."""
+    if not isinstance(function, partial):
+        if function.__name__ == "<lambda>":
+            raise ValueError("a record cannot name a lambda: use a library function, or functools.partial of one")
+        return f"{function.__name__}()"
+    bound = [*(repr(a) for a in function.args), *(f"{k}={v!r}" for k, v in sorted(function.keywords.items()))]
+    return f"{function.func.__name__}({', '.join(bound)})"
+
+
+def commit() -> str:
+    """The checkout's commit, marked when files differ from it; "unknown" outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", here) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def machine() -> str:
+    """What the numbers were computed on, without naming it."""
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads{gpu}, torch {torch.__version__}"

@@ -1,0 +1,52 @@
+"""What a run leaves behind: one line per evaluated round, the final state, and the events on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class History:
+    """Rounds of a run. ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go on from.
+
+    Each line has ``round`` (1 is after the first round, 0 before it), ``client_updates``, ``bytes``, ``seconds``,
+    the metrics, ``clusters`` (how many models are in use) and ``labels`` (which model serves each client).
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:
+        self.rows: list[dict[str, Any]] = list(rows)
+        self.state = state
+        self.events: list[tuple[int, int, str]] = []  # (round, client, what)
+        self.interrupted = False
+
+    def add(self, **row: Any) -> None:
+        """Append one line."""
+        self.rows.append(row)
+
+    @property
+    def final(self) -> dict[str, Any]:
+        """The last line."""
+        if not self.rows:
+            raise ValueError("the run was not evaluated even once")
+        return self.rows[-1]
+
+    def mean_of_last(self, n: int, name: str = "accuracy") -> float:
+        """Mean of a metric over the last n evaluated rounds, as WeCFL reports (n = 3)."""
+        values = [row[name] for row in self.rows[-n:]]
+        return float(sum(values) / len(values))
+
+    def frame(self):
+        """All lines as a pandas.DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "History(empty)"
+        numbers = {k: v for k, v in self.final.items() if isinstance(v, float)}
+        shown = ", ".join(f"{name}={value:.4g}" for name, value in list(numbers.items())[:6])
+        return f"History(round {self.final['round']}: {shown})"

@@ -1,0 +1,45 @@
+"""FedAvg: McMahan, Moore, Ramage, Hampson, Agüera y Arcas, *Communication-efficient learning of deep networks from
+decentralized data*, AISTATS 2017.
+
+| paper | here |
+|---|---|
+| w | theta[0] |
+| C, fraction of clients | sampled |
+| S_t | S |
+| n_k | fed.n |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..params import mean
+
+
+class State(NamedTuple):
+    """One model for all."""
+
+    theta: Tensor  # (1, D)
+    labels: Tensor  # (K,) zeros
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Average the clients' models, weighted by their numbers of samples."""
+
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+
+    def init(self, fed) -> State:
+        """Initialise w_0."""
+        return State(fed.start(), torch.zeros_like(fed.n))
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Run one round of Algorithm 1."""
+        S = fed.sample(self.sampled)  # S_t <- random set of clients
+        up = fed.train(state.theta[0], S)  # w_k <- ClientUpdate(k, w_t), in parallel
+        w = mean(up.theta, fed.n[S])  # w_{t+1} <- sum_k n_k / m_t w_k
+        return State(w[None], state.labels)

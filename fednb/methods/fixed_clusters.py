@@ -1,0 +1,58 @@
+"""FixedClusters: FedAvg within clusters that are given. The control for every clustered method.
+
+With the hidden truth as labels it is the oracle; with random labels it tells what merely having several models is
+worth. One cluster for all is FedAvg; one for each client is LocalOnly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..params import mean_by
+
+
+class State(NamedTuple):
+    """A model for each cluster."""
+
+    theta: Tensor  # (C, D)
+    labels: Tensor  # (K,)
+
+
+@dataclass(frozen=True)
+class FixedClusters:
+    """Average within the given clusters, numbered 0, 1, ..., C − 1."""
+
+    labels: Sequence[int]  # (K,)
+    sampled: int | float = 1.0
+
+    def __post_init__(self) -> None:
+        labels = tuple(int(label) for label in self.labels)
+        if not labels or set(labels) != set(range(max(labels) + 1)):
+            raise ValueError("FixedClusters: labels must use every number 0, 1, ..., C - 1; see clustering.relabel")
+        object.__setattr__(self, "labels", labels)  # hashable, and the repr tells all
+
+    @classmethod
+    def random(cls, sizes: Sequence[int], seed: int = 0, sampled: int | float = 1.0) -> FixedClusters:
+        """Clusters of the given sizes whose members are drawn at random."""
+        labels = np.repeat(np.arange(len(sizes)), sizes)
+        return cls(np.random.default_rng(seed).permutation(labels), sampled)
+
+    def init(self, fed) -> State:
+        """All clusters start from the same model."""
+        if len(self.labels) != fed.K:
+            raise ValueError(f"FixedClusters: {len(self.labels)} labels for {fed.K} clients")
+        labels = torch.tensor(self.labels, device=fed.n.device)
+        return State(fed.start().repeat(int(labels.max()) + 1, 1), labels)
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Average the sampled clients of each cluster."""
+        theta, labels = state
+        S = fed.sample(self.sampled)
+        up = fed.train(theta[labels[S]], S)
+        return State(mean_by(up.theta, fed.n[S], labels[S], old=theta), labels)

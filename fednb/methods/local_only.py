@@ -1,0 +1,33 @@
+"""LocalOnly: no federation at all, every client trains by itself. The control that every gain must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class State(NamedTuple):
+    """A model for each client."""
+
+    theta: Tensor  # (K, D)
+    labels: Tensor  # (K,) 0, 1, ..., K - 1
+
+
+@dataclass(frozen=True)
+class LocalOnly:
+    """Every client keeps its own model; nothing is shared."""
+
+    sampled: int | float = 1.0
+
+    def init(self, fed) -> State:
+        """All clients start from the same model."""
+        return State(fed.start().repeat(fed.K, 1), torch.arange(fed.K, device=fed.n.device))
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Train the sampled clients on; nobody hears of it."""
+        S = fed.sample(self.sampled)
+        up = fed.train(state.theta[S], S)
+        return State(state.theta.index_copy(0, S, up.theta), state.labels)

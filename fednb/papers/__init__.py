@@ -1,0 +1,9 @@
+"""What each chapter re-runs: one module per paper, listed in ``CATALOGUE``.
+
+A paper's module holds ``TABLES: dict[str, Callable[[str], list[Task]]]``: from a table's name to the function that
+makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
+"""
+
+from collections.abc import Callable
+
+CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {}

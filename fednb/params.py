@@ -1,0 +1,123 @@
+"""Models are rows of a matrix.
+
+A model is a flat vector: its parameters first, its float buffers (BatchNorm's running statistics) after them.
+The server's models are then ``theta`` (C, D), who is served by which row is ``labels`` (K,), and what the
+papers do with models is matrix algebra on those two.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor of a module lies in its row: parameters in columns ``[:P]``, float buffers in ``[P:]``."""
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+    n_parameters: int  # the first tensors are parameters, the others float buffers
+    P: int  # columns of the parameters: similarities should look at row[:P] only
+    D: int  # length of a row
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """Read the layout off a module; integer buffers (BatchNorm's batch counter) are left out of the row."""
+        parameters = dict(module.named_parameters())
+        buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+        if not parameters:
+            raise ValueError(f"{type(module).__name__} has no parameters to train")
+        tensors = {**parameters, **buffers}
+        P = sum(p.numel() for p in parameters.values())
+        D = sum(t.numel() for t in tensors.values())
+        return cls(tuple(tensors), tuple(t.shape for t in tensors.values()), len(parameters), P, D)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of columns of each tensor."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    def row(self, module: nn.Module) -> Tensor:  # (D,)
+        """Copy a module's tensors into a fresh row."""
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return torch.cat([tensors[name].detach().reshape(-1) for name in self.names])
+
+    def tensors(self, row: Tensor) -> dict[str, Tensor]:
+        """View a row (D,), or its parameters (P,), as named tensors; ``split`` makes the backward pass one ``cat``."""
+        sizes = self.sizes[: self.n_parameters] if len(row) == self.P else self.sizes
+        parts = zip(self.names, self.shapes, row.split(sizes), strict=False)
+        return {name: part.view(shape) for name, shape, part in parts}
+
+    def bind(self, module: nn.Module) -> Tensor:  # (D,)
+        """Make the module's tensors views of one fresh row, and return it: writing the row is loading a model."""
+        row = self.row(module)
+        for name, start, shape in zip(self.names, self._starts(), self.shapes, strict=True):
+            # each view comes from its own ``.data``, so that one BatchNorm's update does not look to autograd
+            # like a change of all other tensors
+            view = row.data[start : start + math.prod(shape)].view(shape)
+            parent, _, leaf = name.rpartition(".")
+            owner = module.get_submodule(parent)
+            if leaf in owner._parameters:
+                owner._parameters[leaf].data = view
+            else:
+                owner._buffers[leaf] = view
+        return row
+
+    def columns(self, pattern: str) -> Tensor:
+        """Columns of the parameters whose name matches a pattern, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
+        hits = [
+            torch.arange(start, start + size)
+            for name, start, size in zip(self.names, self._starts(), self.sizes, strict=True)
+            if start < self.P and fnmatch(name, pattern)
+        ]
+        if not hits:
+            raise ValueError(f"no parameter matches {pattern!r}; there are {', '.join(self.names)}")
+        return torch.cat(hits)
+
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for size in self.sizes[:-1]:
+            starts.append(starts[-1] + size)
+        return starts
+
+
+def mean(rows: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Weighted mean of rows (n, D) -> (D,): FedAvg's aggregation when the weights are the client sizes."""
+    rows = torch.as_tensor(rows)
+    if weights is None:
+        return rows.mean(dim=0)
+    weights = _weights(weights, rows)
+    if not weights.sum() > 0:
+        raise ValueError("mean: the weights sum to zero")
+    return (weights / weights.sum()) @ rows
+
+
+def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tensor:
+    """Weighted mean of the rows (n, D) of each cluster -> (C, D); an empty cluster keeps its row of ``old``.
+
+    One-hot membership times weight, each line normalised, is a (C, n) matrix: aggregation is one product.
+    """
+    rows, old, labels = torch.as_tensor(rows), torch.as_tensor(old), torch.as_tensor(labels)
+    C = len(old)
+    if len(labels) != len(rows):
+        raise ValueError(f"mean_by: {len(rows)} rows but {len(labels)} labels")
+    if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < C):
+        raise ValueError(f"mean_by: labels must lie in 0..{C - 1}, found {int(labels.min())}..{int(labels.max())}")
+    A = torch.zeros(C, len(rows), dtype=rows.dtype, device=rows.device)  # (C, n)
+    A[labels.long(), torch.arange(len(rows), device=rows.device)] = _weights(weights, rows)
+    total = A.sum(dim=1, keepdim=True)  # (C, 1)
+    return torch.where(total > 0, (A / total.where(total > 0, 1)) @ rows, old)
+
+
+def _weights(weights: Tensor, rows: Tensor) -> Tensor:
+    weights = torch.as_tensor(weights, dtype=rows.dtype, device=rows.device)
+    if weights.shape != rows.shape[:1]:
+        raise ValueError(f"{len(rows)} rows but weights of shape {tuple(weights.shape)}")
+    if not bool((weights >= 0).all()):
+        raise ValueError("weights must be non-negative numbers")
+    return weights

@@ -1,0 +1,237 @@
+"""``make bench``: how fast fednb trains, as ratios within one interleaved run.
+
+Every contender does one round in turn, over and over, so that a disturbed minute disturbs all alike; the ratio of two
+contenders is the median over turns of the ratio within a turn. Peers take part once ``make bench-peers`` has installed
+them. The table is printed and written to ``_build/bench.json``.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from fednb import models
+from fednb.data import Dataset
+from fednb.federation import Federation
+from fednb.methods import FedAvg
+from fednb.partition import Partition
+from fednb.training import Local
+
+HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
+sys.path.insert(0, str(HERE))  # workloads is shared with the peers, which know nothing of fednb
+from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E402
+
+PEERS = {  # name -> (environment, module, set-ups to try)
+    "pfl-research": ("pfl", "peers.pfl_research", ["torchrun2", "threads2"]),
+    "FedLab": ("fedlab", "peers.fedlab", ["threads2", "threads1"]),
+    "Flower": ("flower", "peers.flower", ["actors2"]),
+}
+
+
+def federation(w: Workload, **options) -> Federation:
+    """The workload as a federation: the same tensors, clients as index lists."""
+    x, y = tensors(w)
+    data = Dataset(w.name, x.flatten(0, 1).numpy(), y.flatten().numpy(), y.numel(), w.classes, "", "", None, None)
+    clients = torch.arange(y.numel()).view(y.shape).numpy()
+    local = Local(
+        lr=w.lr, epochs=w.epochs, batch_size=w.batch, momentum=w.momentum, weight_decay=w.weight_decay
+    )
+    return Federation(data, Partition(list(clients), [c[:0] for c in clients], None), w.make_model, local=local, **options)
+
+
+class Fednb:
+    """fednb's default backend, doing FedAvg."""
+
+    def __init__(self, w: Workload, **options) -> None:
+        self.fed, self.method = federation(w, **options), FedAvg(sampled=w.sampled)
+        self.state = self.method.init(self.fed)
+
+    def rounds(self, n: int) -> float:
+        start = time.perf_counter()
+        for t in range(n):
+            self.state = self.method.step(self.state, self.fed, t)
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        pass
+
+
+class Plain:
+    """The plain loop on one thread."""
+
+    def __init__(self, w: Workload, threads: int = 1) -> None:
+        self.w, self.threads, self.model = w, threads, w.model()
+        self.x, self.y = tensors(w)
+        self.state, self.generator = self.model.state_dict(), torch.Generator().manual_seed(0)
+
+    def rounds(self, n: int) -> float:
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        start = time.perf_counter()
+        for _ in range(n):
+            self.state = plain_round(self.w, self.model, self.state, self.x, self.y, self.generator)
+        torch.set_num_threads(before)
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        pass
+
+
+class Peer:
+    """Another library, in an interpreter of its own, spoken to over a pipe."""
+
+    def __init__(self, w: Workload, environment: str, module: str, setup: str) -> None:
+        python = ROOT / ".venv-peers" / environment / "bin" / "python"
+        words = [python, "-m", module, w.name, "--setup", setup, "--sampled", str(w.sampled)]
+        log = open(ROOT / "_build" / f"bench-{environment}-{setup}-{w.name}.log", "w")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+        )
+        self._expect("READY")
+
+    def _expect(self, word: str) -> str:
+        line = self.process.stdout.readline()
+        if not line.startswith(word):
+            raise RuntimeError(f"{self.process.args[2]} did not answer {word} but {line!r}: see _build/bench-*.log")
+        return line
+
+    def rounds(self, n: int) -> float:
+        self.process.stdin.write(f"ROUNDS {n}\n")
+        return float(self._expect("DONE").split()[1])
+
+    def close(self) -> None:
+        self.process.stdin.write("QUIT\n")
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def contenders(w: Workload, only_core: bool):
+    """Name -> contender; peers that are not installed are left out."""
+    found = {"plain": Plain(w), "limit": Limit(w), "fednb": Fednb(w)}
+    for name, (environment, module, setups) in PEERS.items():
+        if only_core or not (ROOT / ".venv-peers" / environment).exists():
+            continue
+        for setup in setups:
+            try:
+                found[f"{name} {setup}"] = Peer(w, environment, module, setup)
+            except (RuntimeError, OSError) as error:
+                print(f"  {name} {setup} left out: {error}", file=sys.stderr)
+    return found
+
+
+def ratio(seconds: dict[str, list[float]], a: str, b: str) -> list[float]:
+    """How many times faster a is than b: [median, lower and upper quartile] over turns."""
+    ratios = [tb / ta for ta, tb in zip(seconds[a], seconds[b], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return [round(v, 3) for v in (middle, low, high)]
+
+
+def race(w: Workload, turns: int, only_core: bool) -> dict:
+    """Let all contenders take turns, and compare."""
+    field = contenders(w, only_core)
+    seconds: dict[str, list[float]] = {name: [] for name in field}
+    try:
+        for contender in field.values():
+            contender.rounds(1)  # warm up
+        for turn in range(turns):
+            for name, contender in field.items():
+                seconds[name].append(contender.rounds(1))
+            print(f"\r  {w.name}: turn {turn + 1} of {turns}", end="", file=sys.stderr)
+    finally:
+        for contender in field.values():
+            contender.close()
+        print(file=sys.stderr)
+    peers = [name for name in field if " " in name]
+    best = min(peers, key=lambda name: statistics.median(seconds[name]), default=None)
+    return {
+        "sampled": w.sampled,
+        "turns": turns,
+        "vs_plain": ratio(seconds, "fednb", "plain"),
+        "vs_limit": ratio(seconds, "fednb", "limit"),
+        "vs_peer": ratio(seconds, "fednb", best) if best else None,
+        "best_peer": best,
+        "rounds_per_second": {name: round(1 / statistics.median(s), 4) for name, s in seconds.items()},
+        "all_vs_plain": {name: ratio(seconds, name, "plain")[0] for name in field},
+    }
+
+
+def server_share(clients: int = 1000, sampled: int = 10, turns: int = 20) -> float:
+    """Part of a round spent outside local training: sampling, drawing batches, averaging, bookkeeping (W1's model)."""
+    w = replace(workload("W1"), clients=clients, samples=128, sampled=sampled)
+    bench = Fednb(w)
+    inner, spent = bench.fed.backend.train, []
+
+    def timed(*args):
+        start = time.perf_counter()
+        out = inner(*args)
+        spent.append(time.perf_counter() - start)
+        return out
+
+    bench.fed.backend.train = timed
+    shares = []
+    for _ in range(turns):
+        whole = bench.rounds(1)
+        shares.append(1 - spent[-1] / whole)
+    return round(statistics.median(shares), 4)
+
+
+def growth(turns: int = 20) -> dict[int, float]:
+    """Milliseconds per round for K = 10 ... 10,000 clients, 10 of them sampled (MLP 64-64-10, 50 samples each)."""
+    base = replace(
+        workload("W3"), samples=50, shape=(64,), batch=32, epochs=1, make_model=partial(models.mlp, 64, (64,), 10)
+    )
+    runners = {K: Fednb(replace(base, clients=K, sampled=10)) for K in (10, 100, 1000, 10_000)}
+    for runner in runners.values():
+        runner.rounds(3)
+    seconds = {K: [] for K in runners}
+    for _ in range(turns):
+        for K, runner in runners.items():
+            seconds[K].append(runner.rounds(1))
+    return {K: round(1000 * statistics.median(s), 2) for K, s in seconds.items()}
+
+
+def table(result: dict) -> str:
+    """The outcome as the README shows it."""
+    lines = ["| workload | vs plain loop | vs limit | vs best peer | best peer |", "|---|---|---|---|---|"]
+    for name, r in result["workloads"].items():
+        cell = {k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(*r[k]) for k in ("vs_plain", "vs_limit", "vs_peer")}
+        lines.append(f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} | {cell['vs_peer']} | {r['best_peer'] or '–'} |")
+    if "server_share" in result:
+        lines += ["", f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %"]
+        steps = ", ".join(f"K = {K:,}: {ms} ms" for K, ms in result["growth_ms"].items())
+        lines += [f"Time per round, 10 clients sampled: {steps}"]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("workloads", nargs="*", default=["W1", "W2", "W3"])
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--core", action="store_true", help="without the peers")
+    parser.add_argument("--sampled-w2", type=int, default=20, help="clients per round of W2 (the full 200 take minutes)")
+    args = parser.parse_args()
+    (ROOT / "_build").mkdir(exist_ok=True)
+    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    result: dict = {"machine": f"{platform.machine()}, {torch.get_num_threads()} cores, torch {torch.__version__}"}
+    result["workloads"] = {}
+    for name in args.workloads:
+        w = workload(name, args.sampled_w2 if name == "W2" else None)
+        result["workloads"][name] = race(w, args.turns, args.core)
+    if len(args.workloads) == 3:
+        result["server_share"], result["growth_ms"] = server_share(), growth()
+    (ROOT / "_build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(table(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fednb import models
+from fednb.federation import Federation, Meter
+from fednb.partition import Partition
+from fednb.training import Local
+
+from .conftest import NETWORKS, blobs, federation, ragged
+
+
+def test_start_depends_on_seed_and_number_only():
+    fed = federation()
+    assert torch.equal(fed.start(3)[:1], fed.start())
+    assert torch.equal(fed.start(3), federation().start(3))
+    assert not torch.equal(fed.start(3)[0], fed.start(3)[1])
+    assert not torch.equal(fed.start(), federation(seed=1).start())
+    with pytest.raises(ValueError, match="0 models"):
+        fed.start(0)
+
+
+def test_a_given_start_serves_all_methods():
+    row = torch.randn(federation().layout.D)
+    assert torch.equal(federation(start=row).start(2), row.repeat(2, 1))
+    with pytest.raises(ValueError, match="start has shape"):
+        federation(start=row[:3])
+
+
+def test_sample_numbers_fractions_masks():
+    fed = federation(sizes=(5,) * 10)
+    assert fed.sample().tolist() == list(range(10))
+    assert len(fed.sample(3)) == 3 and len(fed.sample(0.25)) == 3
+    assert len(fed.sample(99)) == 10
+    mask = torch.arange(10) % 2 == 1
+    assert set(fed.sample(3, among=mask).tolist()) <= {1, 3, 5, 7, 9}
+    assert fed.sample(1, among=torch.tensor([4])).tolist() == [4]
+    assert fed.sample(3, among=torch.zeros(10, dtype=torch.bool)).tolist() == []
+    draws = [tuple(fed.sample(4).tolist()) for _ in range(20)]
+    assert len(set(draws)) > 10 and all(d == tuple(sorted(set(d))) for d in draws)
+    again = federation(sizes=(5,) * 10)
+    assert again.sample().tolist() == list(range(10)) and len(again.sample(3)) == 3
+    for wrong in (0, -1, 1.5, 0.0):
+        with pytest.raises(ValueError, match="sample"):
+            fed.sample(wrong)
+
+
+def test_sampling_is_uniform():
+    fed = federation(sizes=(5,) * 8)
+    counts = np.bincount(np.concatenate([fed.sample(2).numpy() for _ in range(2000)]), minlength=8)
+    assert abs(counts - 500).max() < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
+
+
+def test_the_meter_counts_what_travels():
+    fed = federation(dtype=torch.float32)
+    D = fed.layout.D
+    theta = fed.start()[0]
+    fed.train(theta, torch.tensor([0, 2]))
+    assert fed.meter == Meter(down=2 * D * 4, up=2 * D * 4, updates=2)
+    fed.loss(fed.start(3), torch.tensor([1]))
+    assert fed.meter == Meter(down=2 * D * 4 + 3 * D * 4, up=2 * D * 4 + 3 * 4, updates=2)
+    assert fed.meter.bytes == fed.meter.down + fed.meter.up
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("backend", ["lean", "batched"])
+def test_loss_of_every_row_at_every_client(network, backend):
+    fed = federation(network, backend=backend, dtype=torch.float64)
+    theta = fed.start(3)
+    fast = fed.loss(theta)
+    for c in range(3):
+        module = fed._build(0).eval()
+        fed.layout.bind(module).copy_(theta[c])
+        for k in range(4):
+            i = torch.as_tensor(fed._parts.train[k])
+            with torch.no_grad():
+                assert fast[k, c].item() == pytest.approx(F.cross_entropy(module(fed.x[i]), fed.y[i]).item(), abs=1e-10)
+    assert torch.equal(fed.loss(theta[1], torch.tensor([2, 0])), fast[[2, 0], 1])
+    assert fed.loss(theta, on="test").shape == (4, 3)
+
+
+def test_training_lowers_the_loss():
+    fed = federation(local=Local(lr=0.1, batch_size=5, epochs=5))
+    theta = fed.start()[0]
+    up = fed.train(theta)
+    own = torch.stack([fed.loss(row, torch.tensor([k]))[0] for k, row in enumerate(up.theta)])
+    assert (own < fed.loss(theta)).all()
+
+
+def test_evaluate_counts_right():
+    fed = federation("cnn_bn", workers=2)
+    theta, labels = fed.start(2), torch.tensor([0, 1, 1, 0])
+    result = fed.evaluate(theta, labels)
+    assert result.confusion.sum((1, 2)).tolist() == [4] * 4
+    for k in range(4):
+        i = torch.as_tensor(fed._parts.test[k])
+        logits = fed.predict(theta[labels[k]], fed.x[i])
+        expected = torch.zeros(3, 3, dtype=torch.long)
+        for true, pred in zip(fed.y[i], logits.argmax(1), strict=True):
+            expected[true, pred] += 1
+        assert torch.equal(result.confusion[k], expected)
+        assert result.loss[k].item() == pytest.approx(F.cross_entropy(logits, fed.y[i]).item(), rel=1e-5)
+
+
+def test_evaluate_on_the_servers_samples_is_shared_between_clients():
+    fed = federation()
+    theta, labels = fed.start(3), torch.tensor([2, 0, 2, 0])
+    result = fed.evaluate(theta, labels, on="server")
+    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(fed.server)
+    assert torch.equal(result.confusion[0], result.confusion[2])
+    expected = fed.predict(theta[2], fed.x[fed.server]).argmax(1)
+    assert result.confusion[0].diagonal().sum() == (expected == fed.y[fed.server]).sum()
+    used = np.concatenate([*fed._parts.train, *fed._parts.test])
+    assert not set(fed.server.tolist()) & set(used.tolist())  # the server holds no client's sample
+
+
+def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
+    fed = federation()
+    theta, labels = fed.start(3), torch.tensor([2, 0, 1, 0])
+    hard, soft = fed.evaluate(theta, labels), fed.evaluate(theta, F.one_hot(labels, 3).float())
+    assert torch.equal(hard.pred, soft.pred) and torch.allclose(hard.loss, soft.loss)
+    votes = torch.tensor([[1.0, 1.0, 2.0]] * 4)
+    mixed = fed.evaluate(theta, votes)
+    i = torch.as_tensor(fed._parts.test[3])
+    p = (fed.predict(theta, fed.x[i]).softmax(-1) * torch.tensor([0.25, 0.25, 0.5])[:, None, None]).sum(0)
+    assert torch.equal(mixed.pred[mixed.owner == 3], p.argmax(1))
+    assert fed.evaluate(theta, votes, on="server").confusion.shape == (4, 3, 3)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 0], [0, 1, 2, 0], [0, -1, 0, 0], [0.0, 1.0, 0.0, 1.0]])
+def test_evaluate_refuses_bad_labels(labels):
+    fed = federation()
+    with pytest.raises(ValueError, match="labels"):
+        fed.evaluate(fed.start(2), torch.tensor(labels))
+
+
+def test_evaluate_refuses_bad_votes():
+    fed = federation()
+    for votes in (torch.zeros(4, 2), -torch.ones(4, 2), torch.ones(4, 3)):
+        with pytest.raises(ValueError, match="votes must be"):
+            fed.evaluate(fed.start(2), votes)
+    with pytest.raises(ValueError, match="choose from"):
+        fed.evaluate(fed.start(), torch.zeros(4, dtype=torch.long), on="validation")
+
+
+def test_a_client_without_test_samples_has_nan_loss_and_no_counts():
+    parts = ragged((9, 14))
+    parts = Partition(parts.train, [parts.test[0], np.array([], dtype=np.int64)], None)
+    fed = Federation(blobs(), parts, NETWORKS["mlp"][1])
+    result = fed.evaluate(fed.start(), torch.zeros(2, dtype=torch.long))
+    assert result.loss.isnan().tolist() == [False, True] and int(result.confusion[1].sum()) == 0
+
+
+def test_regression_uses_squared_error():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2)).astype(np.float32)
+    y = x @ np.array([1.0, -2.0], dtype=np.float32)
+    data = replace(blobs(), x=x, y=y, n_train=60, classes=1)
+    parts = Partition([np.arange(30), np.arange(30, 50)], [np.arange(50, 55), np.arange(55, 60)], None)
+    fed = Federation(data, parts, lambda: models.linear(2, 1), local=Local(lr=0.1, epochs=300), dtype=torch.float64)
+    theta = fed.train(fed.start()[0]).theta
+    torch.testing.assert_close(theta[0, :2], torch.tensor([1.0, -2.0], dtype=torch.float64), atol=1e-3, rtol=0)
+    assert fed.loss(theta, on="test").max() < 1e-4
+
+
+def test_snapshot_and_restore_are_exact():
+    local = Local(lr=0.05, batch_size=5, momentum=0.9, keep_state=True)
+    fed = federation(local=local)
+    theta = fed.start()[0]
+    fed.sample(2)
+    theta = fed.train(theta).theta.mean(0)
+    saved = fed.snapshot()
+    first = fed.sample(2), fed.train(theta).theta, fed.meter
+    other = federation(local=local)
+    other.restore(saved)
+    for a, b in zip(first, (other.sample(2), other.train(theta).theta, other.meter), strict=True):
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+    fed.restore(saved)
+    assert torch.equal(fed.sample(2), first[0])
+    with pytest.raises(ValueError, match="snapshot of 4 clients"):
+        federation(sizes=(5, 5)).restore(saved)
+
+
+def test_truth_is_there_for_the_judge():
+    fed = federation(truth=[0, 0, 1, 1])
+    assert fed.truth.labels.tolist() == [0, 0, 1, 1]
+    assert fed.truth.counts.sum(1).tolist() == fed.n.tolist()
+
+
+def test_identity_tells_federations_apart():
+    same = {federation().identity(), federation().identity()}
+    others = {federation(seed=1).identity(), federation(sizes=(9, 14, 20, 7)).identity(), federation("lenet5").identity()}
+    assert len(same) == 1 and len(same | others) == 4
+    assert "4 clients" in repr(federation())
+
+
+def test_client_data_is_held_once():
+    fed = federation(workers=3)
+    fed.train(fed.start()[0])
+    assert fed.backend.x.data_ptr() == fed.x.data_ptr()
+    assert all(isinstance(i, np.ndarray) for i in fed._parts.train)  # clients are index lists
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"backend": "gpu"}, "backend='gpu'"),
+        ({"diverged": "ignore"}, "diverged='ignore'"),
+        ({"model": NETWORKS["mlp"][1]()}, "recipe, not a network"),
+        ({"model": lambda: models.mlp(16, (8,), 7)}, "the data has 3 classes"),
+        ({"model": lambda: models.mlp(99, (8,), 3)}, r"cannot take inputs of shape \(1, 4, 4\)"),
+        ({"parts": Partition([np.arange(5), np.array([], int)], [np.arange(5, 7)] * 2, None)}, "client 1 has no training"),
+        ({"parts": Partition([np.array([999])], [np.arange(2)], None)}, "names sample 999"),
+        ({"parts": Partition([np.arange(5)], [], None)}, "1 training lists and 0 test"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(change, message):
+    options = {"parts": ragged((9, 14)), "model": NETWORKS["mlp"][1], **change}
+    with pytest.raises((ValueError, TypeError), match=message):
+        Federation(blobs(), **options)
+
+
+def test_labels_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="do not lie in 0..1"):
+        Federation(replace(blobs(), classes=2), ragged((9, 14)), lambda: models.mlp(16, (8,), 2))
+
+
+def test_batchnorm_that_counts_is_refused():
+    def model():
+        return nn.Sequential(nn.BatchNorm2d(1, momentum=None), models.mlp(16, (8,), 3))
+
+    with pytest.raises(ValueError, match="set a momentum"):
+        Federation(blobs(), ragged((9, 14)), model)
+
+
+def test_train_refuses_nonsense():
+    fed = federation()
+    theta = fed.start()[0]
+    for clients, message in (([0, 9], "numbered 0..3"), ([1, 1], "listed twice"), ([True, False], "a mask of 2")):
+        with pytest.raises(ValueError, match=message):
+            fed.train(theta, torch.tensor(clients))
+    with pytest.raises(ValueError, match="theta of shape"):
+        fed.train(theta[:-1])
+    with pytest.raises(ValueError, match="theta of shape"):
+        fed.train(fed.start(3))
+    with pytest.raises(TypeError, match="learning_rate"):
+        fed.train(theta, learning_rate=1.0)
