@@ -15,9 +15,9 @@ _HOME = {  # public name -> module that holds it
     "sweep": "experiment",
 }
 _MODULES = (
-    "backends clustering data experiment federation history methods metrics models params partition reference "
-    "reproduce similarity store training"
-).split()
+    *("clustering", "conv", "data", "experiment", "federation", "history", "methods", "metrics", "models", "papers"),
+    *("backends", "params", "partition", "reference", "reproduce", "similarity", "store", "training"),
+)
 
 __all__ = [*_HOME, *_MODULES]
 

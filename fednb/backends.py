@@ -152,7 +152,10 @@ class Lean:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # the same bits whatever the number of workers
         try:
-            with torch.random.fork_rng(devices=[], enabled=self.draws), ThreadPoolExecutor(self.workers) as pool:
+            with (
+                torch.random.fork_rng(devices=[], enabled=self.draws),
+                ThreadPoolExecutor(self.workers) as pool,
+            ):
                 futures = [pool.submit(work, worker) for worker in self._pool[:n]]
                 try:
                     for future in futures:
@@ -180,7 +183,11 @@ class Batched:
         if has_dropout(module):
             raise ValueError('vmap has no random stream per client for dropout to draw from: use backend="lean"')
         self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
-        self.largest, self.chunk, self.memory = largest, chunk, memory  # largest: samples of the largest client
+        self.largest, self.chunk, self.memory = (
+            largest,
+            chunk,
+            memory,
+        )  # largest: samples of the largest client
         self.logits = Lean(module, x, y, loss, workers=1).logits
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
@@ -200,7 +207,7 @@ class Batched:
         args: Sequence[Tensor],
         states: Sequence[State | None],
     ) -> Trained:
-        """Train row i (of (n, D)) by plan i; the clients with most steps first, so that those still at work are a prefix."""
+        """Train row i (of (n, D)) by plan i; most steps first, so that the clients still at work are a prefix."""
         steps = np.array([len(p.size) for p in plans], dtype=int)
         theta, states = rows.clone(), list(states)
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)

@@ -7,7 +7,7 @@ import subprocess
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -232,7 +232,9 @@ def sweep(
         else:
             failures.append(outcome)
     if failures:
-        raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n" + "\n".join(failures))
+        raise RuntimeError(
+            f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n" + "\n".join(failures)
+        )
     wanted = {task.key for task in tasks}
     return [record for record in store.read(path) if record["key"] in wanted]
 
@@ -241,7 +243,9 @@ def _attempt(task: Task) -> dict[str, Any] | str:
     try:
         return task.record()
     except Exception:
-        return f"{task.method!r}, {task.dataset}, {describe(task.partition)}, seed {task.seed}:\n{traceback.format_exc()}"
+        return (
+            f"{task.method!r}, {task.dataset}, {describe(task.partition)}, seed {task.seed}:\n{traceback.format_exc()}"
+        )
 
 
 def describe(function: Callable[..., Any]) -> str:
@@ -270,4 +274,6 @@ def commit() -> str:
 def machine() -> str:
     """What the numbers were computed on, without naming it."""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads{gpu}, torch {torch.__version__}"
+    return (
+        f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads{gpu}, torch {torch.__version__}"
+    )

@@ -205,15 +205,20 @@ class Federation:
         *,
         correct: Correction | None = None,
         args: Sequence[Tensor] = (),
+        travels: bool = True,
         **changes: Any,
     ) -> Update:
         """Send rows to clients, let each train on its own data, and bring the new rows back.
 
-        ``theta`` is one row (D,) for all or a row per client (n, D). ``correct(g, th)`` may change every gradient before
-        it is used: FedProx is ``correct=lambda g, th: g + mu * (th - w)``. What differs from client to client is passed
-        along in ``args``, tensors with one line per client: ``correct=lambda g, th, w: ..., args=(w,)``. Both g and th
-        are rows, (D,) or (n, D), with zeros where g meets buffers. Keywords change :class:`Local` for this call:
-        ``train(theta, S, lr=0.1, steps=5)``.
+        ``theta`` is one row (D,) for all, or a row per client (n, D).
+
+        ``correct(g, th)`` may change every gradient before it is used: FedProx is
+        ``correct=lambda g, th: g + mu * (th - w)``. What differs from client to client is passed along in ``args``,
+        tensors with one line per client: ``correct=lambda g, th, w: ..., args=(w,)``. Both g and th are rows, (D,) or
+        (n, D), with zeros where g meets buffers.
+
+        With ``travels=False`` the rows are the clients' own and stay with them: the meter counts updates but no bytes.
+        Further keywords change :class:`Local` for this call: ``train(theta, S, lr=0.1, steps=5)``.
         """
         who = self._who(clients)
         rows = self._rows(theta, len(who))
@@ -231,7 +236,8 @@ class Federation:
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
             self._memory |= zip(who.tolist(), done.states, strict=True)
-        self._count(down=rows.nbytes, up=rows.nbytes, updates=len(who))
+        sent = rows.nbytes if travels else 0
+        self._count(down=sent, up=sent, updates=len(who))
         theta = self._only_finite(rows, done.theta, done.losses, plans, who, local)
         return Update(theta, done.losses, who)
 
@@ -337,7 +343,7 @@ class Federation:
                 raise ValueError(f"a mask of {len(who)} for {self.K} clients")
             return who.nonzero()[:, 0]
         who = who.long().reshape(-1)
-        if len(who) and not (0 <= int(who.min()) and int(who.max()) < self.K):
+        if len(who) and not (int(who.min()) >= 0 and int(who.max()) < self.K):
             raise ValueError(f"clients are numbered 0..{self.K - 1}, found {int(who.min())}..{int(who.max())}")
         return who
 
@@ -355,12 +361,13 @@ class Federation:
         if votes.dim() == 1:
             votes = F.one_hot(votes, len(theta))
         votes = votes[owner].to(self._dtype)  # (N, C)
-        out = torch.zeros(len(index), self.classes, dtype=self._dtype, device=self.device)
-        mine = {c: i for c in range(len(theta)) if len(i := votes[:, c].nonzero()[:, 0])}
-        tasks = [(theta[c], self.x[index[i]]) for c, i in mine.items()]
-        for (c, i), logits in zip(mine.items(), self.backend.logits(tasks), strict=True):
-            out[i] += votes[i, c, None] * logits.softmax(1)
-        return out / out.sum(1, keepdim=True)
+        row, sample = votes.T.nonzero(as_tuple=True)  # who votes at which sample, row by row
+        mine = sample.split(torch.bincount(row, minlength=len(theta)).tolist())
+        tasks = [(theta[c], self.x[index[i]]) for c, i in enumerate(mine) if len(i)]
+        p = torch.cat(self.backend.logits(tasks)).softmax(1)
+        total = torch.zeros(len(index), self.classes, dtype=self._dtype, device=self.device)
+        total.index_add_(0, sample, votes[sample, row, None] * p)
+        return total / total.sum(1, keepdim=True)
 
     def _only_finite(self, before, after, losses, plans, who, local) -> Tensor:
         bad = ~after.isfinite().all(1)
@@ -431,7 +438,7 @@ def _check_parts(data: Dataset, parts: Partition) -> None:
     if len(data.y) != len(data.x):
         raise ValueError(f"{len(data.x)} samples but {len(data.y)} labels")
     integer = np.issubdtype(data.y.dtype, np.integer)
-    if integer and not (0 <= data.y.min() and data.y.max() < data.classes):
+    if integer and not (data.y.min() >= 0 and data.y.max() < data.classes):
         raise ValueError(f"labels {data.y.min()}..{data.y.max()} do not lie in 0..{data.classes - 1}")
 
 

@@ -69,7 +69,7 @@ class Layout:
         return row
 
     def columns(self, pattern: str) -> Tensor:
-        """Columns of the parameters whose name matches a pattern, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
+        """Columns of the parameters whose names match, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
         hits = [
             torch.arange(start, start + size)
             for name, start, size in zip(self.names, self._starts(), self.sizes, strict=True)
@@ -106,7 +106,7 @@ def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tenso
     C = len(old)
     if len(labels) != len(rows):
         raise ValueError(f"mean_by: {len(rows)} rows but {len(labels)} labels")
-    if labels.numel() and not (0 <= int(labels.min()) and int(labels.max()) < C):
+    if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < C):
         raise ValueError(f"mean_by: labels must lie in 0..{C - 1}, found {int(labels.min())}..{int(labels.max())}")
     A = torch.zeros(C, len(rows), dtype=rows.dtype, device=rows.device)  # (C, n)
     A[labels.long(), torch.arange(len(rows), device=rows.device)] = _weights(weights, rows)

@@ -22,7 +22,15 @@ def blobs(samples=120, shape=(1, 4, 4), classes=3, seed=0, test=30) -> Dataset:
     centres = rng.normal(size=(classes, *shape)) * 2
     x = (centres[y] + rng.normal(size=(samples + test, *shape))).astype(np.float32)
     return Dataset(
-        name="blobs", x=x, y=y, n_train=samples, classes=classes, sha256="0" * 64, note="", mean=None, std=None
+        name="blobs",
+        x=x,
+        y=y,
+        n_train=samples,
+        classes=classes,
+        sha256="0" * 64,
+        note="",
+        mean=None,
+        std=None,
     )
 
 

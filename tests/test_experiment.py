@@ -93,7 +93,15 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
 
 
 def test_checkpoints_hold_trees_without_pickle(tmp_path):
-    tree = (torch.arange(3), None, 1.5, True, [torch.ones(2, 2)], {"a": np.zeros(2), "b": "text"}, float("nan"))
+    tree = (
+        torch.arange(3),
+        None,
+        1.5,
+        True,
+        [torch.ones(2, 2)],
+        {"a": np.zeros(2), "b": "text"},
+        float("nan"),
+    )
     store.save_checkpoint(tmp_path / "c.npz", {"x": 1}, tree=tree)
     meta, trees = store.load_checkpoint(tmp_path / "c.npz")
     back = trees["tree"]

@@ -193,7 +193,11 @@ def test_truth_is_there_for_the_judge():
 
 def test_identity_tells_federations_apart():
     same = {federation().identity(), federation().identity()}
-    others = {federation(seed=1).identity(), federation(sizes=(9, 14, 20, 7)).identity(), federation("lenet5").identity()}
+    others = {
+        federation(seed=1).identity(),
+        federation(sizes=(9, 14, 20, 7)).identity(),
+        federation("lenet5").identity(),
+    }
     assert len(same) == 1 and len(same | others) == 4
     assert "4 clients" in repr(federation())
 
@@ -213,7 +217,10 @@ def test_client_data_is_held_once():
         ({"model": NETWORKS["mlp"][1]()}, "recipe, not a network"),
         ({"model": lambda: models.mlp(16, (8,), 7)}, "the data has 3 classes"),
         ({"model": lambda: models.mlp(99, (8,), 3)}, r"cannot take inputs of shape \(1, 4, 4\)"),
-        ({"parts": Partition([np.arange(5), np.array([], int)], [np.arange(5, 7)] * 2, None)}, "client 1 has no training"),
+        (
+            {"parts": Partition([np.arange(5), np.array([], int)], [np.arange(5, 7)] * 2, None)},
+            "client 1 has no training",
+        ),
         ({"parts": Partition([np.array([999])], [np.arange(2)], None)}, "names sample 999"),
         ({"parts": Partition([np.arange(5)], [], None)}, "1 training lists and 0 test"),
     ],
@@ -240,7 +247,11 @@ def test_batchnorm_that_counts_is_refused():
 def test_train_refuses_nonsense():
     fed = federation()
     theta = fed.start()[0]
-    for clients, message in (([0, 9], "numbered 0..3"), ([1, 1], "listed twice"), ([True, False], "a mask of 2")):
+    for clients, message in (
+        ([0, 9], "numbered 0..3"),
+        ([1, 1], "listed twice"),
+        ([True, False], "a mask of 2"),
+    ):
         with pytest.raises(ValueError, match=message):
             fed.train(theta, torch.tensor(clients))
     with pytest.raises(ValueError, match="theta of shape"):

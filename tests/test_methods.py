@@ -18,8 +18,8 @@ from .conftest import NETWORKS, blobs, federation, ragged
 SIZES = (9, 14, 7, 20, 11, 8)
 
 
-def make(cls, K=len(SIZES)):
-    return FixedClusters([k % 2 for k in range(K)]) if cls is FixedClusters else cls()
+def make(cls):
+    return FixedClusters([k % 2 for k in range(len(SIZES))]) if cls is FixedClusters else cls()
 
 
 def go(method, fed, rounds=2):
@@ -76,7 +76,7 @@ def test_shapes_and_every_client_served(cls, network):
     C = len(state.theta)
     assert state.theta.shape == (C, fed.layout.D) and state.theta.isfinite().all()
     assert state.labels.shape == (fed.K,) and not state.labels.is_floating_point()
-    assert 0 <= int(state.labels.min()) and int(state.labels.max()) < C
+    assert int(state.labels.min()) >= 0 and int(state.labels.max()) < C
     assert fed.meter.updates > 0 and not torch.equal(served(state), served(make(cls).init(fed)))
 
 
@@ -98,7 +98,7 @@ def test_step_changes_nothing_that_it_was_given(cls):
 
 def test_randomness_comes_only_from_the_federation(cls):
     torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002: the global stream is what is watched
+    np.random.seed(0)  # noqa: NPY002
     streams = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     go(make(cls), federation(sizes=SIZES))
     assert torch.equal(torch.get_rng_state(), streams[0])
@@ -189,7 +189,9 @@ def test_fairavg_is_fedavg_when_sizes_are_equal():
 def test_fedprox_pulls_clients_back():
     fed = federation(dtype=torch.float64)
     theta = fed.start()[0]
-    drift = [(go(FedProx(mu=mu), federation(dtype=torch.float64), 1).theta[0] - theta).norm() for mu in (0.0, 1.0, 10.0)]
+    drift = [
+        (go(FedProx(mu=mu), federation(dtype=torch.float64), 1).theta[0] - theta).norm() for mu in (0.0, 1.0, 10.0)
+    ]
     assert drift[0] > drift[1] > drift[2]
 
 

@@ -14,9 +14,9 @@ def module(request):
 
 def test_row_holds_parameters_then_float_buffers(module):
     layout = Layout.of(module)
-    assert layout.P == sum(p.numel() for p in module.parameters())
+    assert sum(p.numel() for p in module.parameters()) == layout.P
     floats = sum(b.numel() for b in module.buffers() if b.is_floating_point())
-    assert layout.D == layout.P + floats
+    assert layout.P + floats == layout.D
     row = layout.row(module)
     assert torch.equal(row[: layout.P], torch.cat([p.detach().reshape(-1) for p in module.parameters()]))
     for name, tensor in layout.tensors(row).items():

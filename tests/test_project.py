@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 # design: a module may import from the layers below it; layer-0 modules from none of fednb
 ALLOWED = {
-    **dict.fromkeys(["params", "similarity", "clustering", "reference", "metrics", "partition", "models", "conv"], set()),
+    **dict.fromkeys(
+        ["params", "similarity", "clustering", "reference", "metrics", "partition", "models", "conv"], set()
+    ),
     "data": set(),
     "training": set(),
     "backends": {"conv", "params", "training"},

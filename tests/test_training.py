@@ -65,7 +65,7 @@ def test_backends_agree_with_a_plain_loop(network, case, backend):
     rows, losses = plain_loop(fed, theta, range(fed.K), mu=mu)
     kept = torch.ones(fed.layout.D, dtype=torch.bool)
     if (network, case) == ("cnn_bn", "adam"):
-        # a bias before BatchNorm has gradient zero, of which Adam makes steps of random sign; only the running mean sees it
+        # a bias before BatchNorm has gradient zero, of which Adam makes steps of random sign (the running mean sees it)
         kept[fed.layout.columns("[04].bias")] = False
         kept[fed.layout.P :] = False
     torch.testing.assert_close(up.theta[:, kept], rows[:, kept], rtol=0, atol=1e-10)
@@ -147,7 +147,10 @@ def test_augment_is_crop_and_flip():
 def test_kept_state_makes_two_rounds_one_long_one(backend, optimizer):
     """With a full batch there is no shuffling, so 2 x 2 steps with kept state are 4 steps; reset state are not."""
     short = Local(lr=0.05, batch_size=None, steps=2, momentum=0.9, optimizer=optimizer, keep_state=True)
-    fed, options = federation(local=short, backend=backend, dtype=torch.float64), {"keep_state": False, "steps": 4}
+    fed, options = (
+        federation(local=short, backend=backend, dtype=torch.float64),
+        {"keep_state": False, "steps": 4},
+    )
     theta = fed.start()[0]
     twice = fed.train(fed.train(theta).theta).theta
     long = federation(backend=backend, dtype=torch.float64, local=short).train(theta, **options).theta

@@ -29,5 +29,5 @@ class LocalOnly:
     def step(self, state: State, fed, t: int) -> State:
         """Train the sampled clients on; nobody hears of it."""
         S = fed.sample(self.sampled)
-        up = fed.train(state.theta[S], S)
+        up = fed.train(state.theta[S], S, travels=False)
         return State(state.theta.index_copy(0, S, up.theta), state.labels)

@@ -42,10 +42,10 @@ def federation(w: Workload, **options) -> Federation:
     x, y = tensors(w)
     data = Dataset(w.name, x.flatten(0, 1).numpy(), y.flatten().numpy(), y.numel(), w.classes, "", "", None, None)
     clients = torch.arange(y.numel()).view(y.shape).numpy()
-    local = Local(
-        lr=w.lr, epochs=w.epochs, batch_size=w.batch, momentum=w.momentum, weight_decay=w.weight_decay
+    local = Local(lr=w.lr, epochs=w.epochs, batch_size=w.batch, momentum=w.momentum, weight_decay=w.weight_decay)
+    return Federation(
+        data, Partition(list(clients), [c[:0] for c in clients], None), w.make_model, local=local, **options
     )
-    return Federation(data, Partition(list(clients), [c[:0] for c in clients], None), w.make_model, local=local, **options)
 
 
 class Fednb:
@@ -187,7 +187,12 @@ def server_share(clients: int = 1000, sampled: int = 10, turns: int = 20) -> flo
 def growth(turns: int = 20) -> dict[int, float]:
     """Milliseconds per round for K = 10 ... 10,000 clients, 10 of them sampled (MLP 64-64-10, 50 samples each)."""
     base = replace(
-        workload("W3"), samples=50, shape=(64,), batch=32, epochs=1, make_model=partial(models.mlp, 64, (64,), 10)
+        workload("W3"),
+        samples=50,
+        shape=(64,),
+        batch=32,
+        epochs=1,
+        make_model=partial(models.mlp, 64, (64,), 10),
     )
     runners = {K: Fednb(replace(base, clients=K, sampled=10)) for K in (10, 100, 1000, 10_000)}
     for runner in runners.values():
@@ -203,8 +208,13 @@ def table(result: dict) -> str:
     """The outcome as the README shows it."""
     lines = ["| workload | vs plain loop | vs limit | vs best peer | best peer |", "|---|---|---|---|---|"]
     for name, r in result["workloads"].items():
-        cell = {k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(*r[k]) for k in ("vs_plain", "vs_limit", "vs_peer")}
-        lines.append(f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} | {cell['vs_peer']} | {r['best_peer'] or '–'} |")
+        cell = {
+            k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(*r[k])
+            for k in ("vs_plain", "vs_limit", "vs_peer")
+        }
+        lines.append(
+            f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} | {cell['vs_peer']} | {r['best_peer'] or '–'} |"
+        )
     if "server_share" in result:
         lines += ["", f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %"]
         steps = ", ".join(f"K = {K:,}: {ms} ms" for K, ms in result["growth_ms"].items())
@@ -218,7 +228,9 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=["W1", "W2", "W3"])
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--core", action="store_true", help="without the peers")
-    parser.add_argument("--sampled-w2", type=int, default=20, help="clients per round of W2 (the full 200 take minutes)")
+    parser.add_argument(
+        "--sampled-w2", type=int, default=20, help="clients per round of W2 (the full 200 take minutes)"
+    )
     args = parser.parse_args()
     (ROOT / "_build").mkdir(exist_ok=True)
     torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
