@@ -1,0 +1,347 @@
+"""Data sets: the embedded digits, npz files and their checks, the packages' road (offline), messages."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fednb import data
+
+REPO = Path(__file__).parents[1]
+REAL = Path(os.environ.get("FEDNB_DATA") or REPO.parent / "shared" / "data")
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """No data folder, an empty cache, and no package that could reach the network."""
+    for name in ("FEDNB_DATA", "FEDNB_UNVERIFIED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FEDNB_CACHE", str(tmp_path / "cache"))
+    data._from_package.cache_clear()
+    yield
+    data._from_package.cache_clear()
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("no network\nsecond line")
+
+    monkeypatch.setattr(data, "torchvision", fail)
+
+
+def arrays(name: str = "mnist", n: int = 20, colour: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
+    """Small arrays of the form of a data set's npz."""
+    rng, classes = np.random.default_rng(seed), data.OFFICIAL[name].classes
+    shape = (n, 6, 5) + (3,) * colour
+    return {
+        "train_images": rng.integers(0, 256, shape, dtype=np.uint8),
+        "train_labels": rng.integers(0, classes, n, dtype=np.uint8),
+        "test_images": rng.integers(0, 256, (n // 2, *shape[1:]), dtype=np.uint8),
+        "test_labels": rng.integers(0, classes, n // 2, dtype=np.uint8),
+    }
+
+
+def save(path: Path, monkeypatch, content: dict[str, np.ndarray], known: bool = True) -> str:
+    """Write an npz and, if `known`, enter its checksum in the table."""
+    np.savez(path, **content)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if known:
+        monkeypatch.setitem(data.SHA256, path.name, digest)
+    return digest
+
+
+# The embedded set.
+
+
+def test_digits():
+    d = data.load("digits")
+    assert d.x.shape == (1797, 1, 8, 8) and d.x.dtype == np.uint8 and d.y.dtype == np.int64
+    assert (d.x.min(), d.x.max()) == (0, 255) and len(np.unique(d.x)) == 17
+    assert (d.n_train, d.classes, d.note) == (1437, 10, "")
+    shares = [np.bincount(part) / len(part) for part in (d.y[: d.n_train], d.y[d.n_train :])]
+    assert abs(shares[0] - shares[1]).max() < 0.003  # stratified
+    assert d.sha256 == "fa94de7d3306693bea21ad9cb1213ce308948a22f258531b8bdb6e092a265588"  # results cite it
+
+
+def test_digits_are_the_real_ones():
+    from sklearn.datasets import load_digits
+
+    raw, d = load_digits(), data.load("digits")
+    back = np.rint(d.x[:, 0] / 255 * 16)
+    want = {(image.tobytes(), y) for image, y in zip(raw.images, raw.target, strict=True)}
+    assert {(image.tobytes(), y) for image, y in zip(back, d.y, strict=True)} == want
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_mean_and_std_are_of_the_training_rows(monkeypatch, tmp_path, colour):
+    save(tmp_path / "mnist.npz", monkeypatch, content := arrays(colour=colour))
+    d = data.load("mnist", tmp_path)
+    x = content["train_images"].reshape(20, 30, -1) / 255  # (N, pixels, channels)
+    assert d.mean == pytest.approx(x.mean((0, 1)))
+    assert d.std == pytest.approx(x.std((0, 1)))
+
+
+def test_sets_are_immutable_and_kept():
+    d = data.load("digits")
+    assert data.load("digits") is d
+    with pytest.raises(ValueError, match="read-only"):
+        d.x[0] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        d.y[0] = 0
+    with pytest.raises(AttributeError):
+        d.note = "other"
+    assert len(repr(d)) < 300  # no pixels
+
+
+# Files.
+
+
+@pytest.mark.parametrize("how", ["root", "environment"])
+def test_npz_round_trip(monkeypatch, tmp_path, how):
+    digest = save(tmp_path / "cifar10.npz", monkeypatch, content := arrays("cifar10", colour=True))
+    monkeypatch.setenv("FEDNB_DATA", str(tmp_path if how == "environment" else tmp_path / "empty"))
+    d = data.load("cifar10", root=tmp_path if how == "root" else None)
+    assert d.x.shape == (30, 3, 6, 5) and d.x.flags.c_contiguous
+    assert np.array_equal(d.x[:20].transpose(0, 2, 3, 1), content["train_images"])
+    assert np.array_equal(d.x[20:].transpose(0, 2, 3, 1), content["test_images"])
+    assert np.array_equal(d.y, np.concatenate([content["train_labels"], content["test_labels"]]))
+    assert (d.name, d.n_train, d.classes, d.sha256) == ("cifar10", 20, 10, digest)
+    assert d.note == "20 of 50,000 training images, 10 of 10,000 test images"
+
+
+def test_a_full_verified_set_has_no_note(monkeypatch, tmp_path):
+    monkeypatch.setitem(data.OFFICIAL, "mnist", data.OFFICIAL["mnist"]._replace(train=20, test=10))
+    save(tmp_path / "mnist.npz", monkeypatch, arrays())
+    assert data.load("mnist", tmp_path).note == ""
+
+
+def test_labels_in_a_column_as_medmnist_writes_them(monkeypatch, tmp_path):
+    content = arrays("pathmnist", colour=True)
+    content["train_labels"] = content["train_labels"][:, None]
+    save(tmp_path / "pathmnist.npz", monkeypatch, content)
+    assert data.load("pathmnist", tmp_path).y.shape == (30,)
+
+
+def test_partial_bloodmnist_says_so_and_yields_to_the_full_one(monkeypatch, tmp_path):
+    save(tmp_path / "bloodmnist_partial.npz", monkeypatch, arrays("bloodmnist", colour=True))
+    assert data.load("bloodmnist", tmp_path).note == "partial: 30 of 15,380 images, official split not kept"
+    save(tmp_path / "bloodmnist.npz", monkeypatch, arrays("bloodmnist", colour=True), known=False)
+    assert data.load("bloodmnist", tmp_path).note.endswith("test images, unverified")
+
+
+def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
+    digest = save(tmp_path / "mnist.npz", monkeypatch, arrays(), known=False)
+    with pytest.raises(ValueError, match="Fetch it again") as error:
+        data.load("mnist", tmp_path)
+    for part in (digest, data.SHA256["mnist.npz"], "FEDNB_UNVERIFIED=1", str(tmp_path / "mnist.npz")):
+        assert part in str(error.value)
+    monkeypatch.setenv("FEDNB_UNVERIFIED", "0")
+    with pytest.raises(ValueError, match="Fetch it again"):
+        data.load("mnist", tmp_path)
+    monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
+    assert data.load("mnist", tmp_path).note.endswith("unverified")
+    monkeypatch.delenv("FEDNB_UNVERIFIED")
+    with pytest.raises(ValueError, match="Fetch it again"):  # what was accepted once is not remembered
+        data.load("mnist", tmp_path)
+
+
+def test_a_damaged_byte_is_noticed_also_after_loading(monkeypatch, tmp_path):
+    path = tmp_path / "mnist.npz"
+    save(path, monkeypatch, arrays())
+    data.load("mnist", tmp_path)
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(ValueError, match="sha256"):
+        data.load("mnist", tmp_path)
+
+
+def change(**new):
+    return {**arrays(), **new}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ({"x_train": np.zeros(3)}, "train_images"),
+        (change(train_images=np.zeros((20, 6, 5))), "float64 images"),
+        (change(train_images=np.zeros((20, 6, 5, 2), np.uint8)), r"\(20, 6, 5, 2\)"),
+        (change(test_labels=np.zeros(7, np.uint8)), r"labels \(7,\)"),
+        (change(test_labels=np.zeros(10)), "float64 labels"),
+        (change(test_labels=np.full(10, 10)), "labels from 10 to 10, expected 0 to 9"),
+        (change(test_labels=np.full(10, -1)), "labels from -1"),
+    ],
+)
+def test_files_of_another_form(monkeypatch, tmp_path, content, message):
+    save(tmp_path / "mnist.npz", monkeypatch, content)
+    with pytest.raises(ValueError, match=message):
+        data.load("mnist", tmp_path)
+
+
+def test_a_file_that_is_no_npz(monkeypatch, tmp_path):
+    (tmp_path / "emnist.npz").write_text("<html>not found</html>")
+    with pytest.raises(ValueError, match="emnist.npz is not an npz with train_images"):
+        data.load("emnist", tmp_path)
+
+
+def test_checksums_are_of_sets_we_know():
+    assert {file.removesuffix(".npz").removesuffix("_partial") for file in data.SHA256} <= set(data.OFFICIAL)
+    assert all(len(digest) == 64 for digest in data.SHA256.values())
+
+
+# Messages.
+
+
+def test_unknown_name():
+    with pytest.raises(ValueError, match="'fashionmnist'. Did you mean 'fashion_mnist'?") as error:
+        data.load("fashionmnist")
+    assert all(name in str(error.value) for name in data.names())
+    with pytest.raises(ValueError, match="unknown data set 'zzz'. Known: digits"):
+        data.load("zzz")
+
+
+def test_names():
+    every = "digits mnist fashion_mnist cifar10 cifar100 emnist pathmnist bloodmnist"
+    assert sorted(data.names()) == sorted(every.split())
+
+
+def test_a_set_that_cannot_be_had(monkeypatch, tmp_path, offline):
+    with pytest.raises(FileNotFoundError) as error:
+        data.load("bloodmnist", tmp_path)
+    message = str(error.value)
+    for part in (
+        f"bloodmnist.npz or bloodmnist_partial.npz in {tmp_path}",
+        f"medmnist's files of BloodMNIST in {tmp_path / 'cache'}",
+        "a download through medmnist: OSError: no network\n",
+        "Set FEDNB_DATA to a folder that holds bloodmnist.npz",
+        "train_images, train_labels, test_images, test_labels",
+        "load('digits')",
+    ):
+        assert part in message
+    assert "second line" not in message
+    assert isinstance(error.value.__cause__, OSError)
+
+
+def test_a_set_that_cannot_be_had_without_a_folder(offline):
+    with pytest.raises(FileNotFoundError, match="neither root nor FEDNB_DATA is set"):
+        data.load("mnist")
+
+
+# The packages, with their classes replaced: no network.
+
+
+def fake_torchvision(calls, cls, images, labels):
+    def make(root, train, download, **options):
+        calls.append((root, train, download, options))
+        part = slice(0, 20) if train else slice(20, 30)
+        return types.SimpleNamespace(data=images[part], targets=labels[part])
+
+    return types.SimpleNamespace(datasets=types.SimpleNamespace(**{cls: make}))
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist"])
+def test_torchvision_road(monkeypatch, tmp_path, name):
+    import torch
+
+    colour = name.startswith("cifar")  # there torchvision keeps an array and a list, elsewhere two tensors
+    images = np.random.default_rng(0).integers(0, 256, (30, 6, 6) + (3,) * colour, dtype=np.uint8)
+    labels = np.arange(30) % 10
+    given = (images, labels.tolist()) if colour else (torch.tensor(images), torch.tensor(labels))
+    calls = []
+    fake = fake_torchvision(calls, data.OFFICIAL[name].cls, *given)
+    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    d = data.load(name)
+    cache, options = str(tmp_path / "cache"), {"split": "balanced"} if name == "emnist" else {}
+    assert calls == [(cache, True, True, options), (cache, False, True, options)]
+    assert d.n_train == 20 and d.x.shape == (30, 3 if colour else 1, 6, 6) and d.note == ""
+    assert np.array_equal(d.y, labels)
+    upright = images.swapaxes(1, 2) if name == "emnist" else images
+    assert np.array_equal(d.x[:, 0], upright[..., 0] if colour else upright)
+    assert d.sha256 == hashlib.sha256(d.x.tobytes() + d.y.tobytes()).hexdigest()
+    assert data.load(name) is d and len(calls) == 2
+
+
+@pytest.mark.parametrize("name, cls", [("pathmnist", "PathMNIST"), ("bloodmnist", "BloodMNIST")])
+def test_medmnist_road(monkeypatch, tmp_path, name, cls):
+    content, calls = arrays(name, colour=True), []
+
+    def make(split, root, download):
+        calls.append((split, root, download, Path(root).is_dir()))
+        return types.SimpleNamespace(imgs=content[f"{split}_images"], labels=content[f"{split}_labels"][:, None])
+
+    monkeypatch.setattr(data, "torchvision", lambda: None)
+    monkeypatch.setitem(sys.modules, "medmnist", types.SimpleNamespace(**{cls: make}))
+    d = data.load(name)
+    assert calls == [(split, str(tmp_path / "cache"), True, True) for split in ("train", "test")]
+    assert d.x.shape == (30, 3, 6, 5) and d.n_train == 20
+    assert np.array_equal(d.y[:20], content["train_labels"])
+
+
+def test_a_file_comes_before_the_packages(monkeypatch, tmp_path, offline):
+    save(tmp_path / "mnist.npz", monkeypatch, arrays())
+    assert data.load("mnist", tmp_path).n_train == 20
+
+
+def test_torchvision_imports_in_a_fresh_process():
+    code = """
+import sys
+from fednb.data import torchvision
+assert "torchvision" not in sys.modules  # import fednb stays light
+tv = torchvision()
+assert torchvision() is tv is sys.modules["torchvision"]
+import torch, torchvision.transforms
+assert tv.models.resnet18(num_classes=3).eval()(torch.zeros(1, 3, 32, 32)).shape == (1, 3)
+assert tv.datasets.CIFAR10
+children = [m.split(".")[1] for m in sys.modules if m.startswith("torchvision.")]
+assert not [m for m in children if not hasattr(tv, m)]  # nothing of the failed import is left behind
+print("fine")
+"""
+    run = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=False)
+    assert run.stdout == "fine\n", run.stderr
+
+
+def test_torchvision_failing_otherwise_is_not_hidden(monkeypatch):
+    def fail(name):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(data.importlib, "import_module", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        data.torchvision()
+
+
+# The real files, where they are.
+
+slow = pytest.mark.skipif("FEDNB_SLOW" not in os.environ, reason="set FEDNB_SLOW=1 to read the large files too")
+
+
+@pytest.mark.parametrize(
+    "name, shape, n_train, note",
+    [
+        ("mnist", (70_000, 1, 28, 28), 60_000, ""),
+        (
+            "pathmnist",
+            (11_799, 3, 28, 28),
+            9_999,
+            "9,999 of 89,996 training images, 1,800 of 7,180 test images",
+        ),
+        pytest.param("fashion_mnist", (70_000, 1, 28, 28), 60_000, "", marks=slow),
+        pytest.param("cifar10", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow),
+        pytest.param("cifar100", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow),
+        pytest.param("bloodmnist", (7_555, 3, 28, 28), 5_657, "partial: 7,555 of 15,380", marks=slow),
+    ],
+)
+def test_real_files(name, shape, n_train, note):
+    if not list(REAL.glob(f"{name}*.npz")):
+        pytest.skip(f"no {name} npz in FEDNB_DATA or ../shared/data")
+    d = data.load(name, REAL)
+    assert d.x.shape == shape and d.n_train == n_train and d.note.startswith(note)
+    assert len(np.unique(d.y)) == d.classes == data.OFFICIAL[name].classes
+    if name == "mnist":
+        assert (d.mean[0], d.std[0]) == pytest.approx((0.1307, 0.3081), abs=1e-4)  # as everyone uses them
