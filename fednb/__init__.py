@@ -16,7 +16,8 @@ _HOME = {  # public name -> module that holds it
 }
 _MODULES = (
     *("clustering", "conv", "data", "experiment", "federation", "history", "methods", "metrics", "models", "papers"),
-    *("backends", "params", "partition", "reference", "reproduce", "similarity", "store", "training"),
+    *("backends", "params", "partition", "plots", "reference", "reproduce", "show", "similarity", "store", "training"),
+    "widgets",
 )
 
 __all__ = [*_HOME, *_MODULES]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .conv import accelerate, keep_memory
 from .params import Layout
 from .training import Local, Plan, augment, descend, fresh_state
 
@@ -52,7 +53,7 @@ class Worker(NamedTuple):
     module: nn.Module
     row: Tensor  # (D,)
     parameters: list[nn.Parameter]
-    stop: threading.Event  # set when the others should end
+    forward: Callable[[Tensor], Tensor]  # the module, or a faster function with the same outputs and gradients
 
 
 class Lean:
@@ -63,7 +64,8 @@ class Lean:
         self.draws = has_dropout(module)
         self.workers = 1 if self.draws else workers  # threads would share dropout's random stream
         self._module = module
-        self._stop = threading.Event()
+        self._stop = threading.Event()  # set when all threads should end
+        keep_memory()
         self._pool: list[Worker] = []
 
     def train(
@@ -90,7 +92,7 @@ class Lean:
         return Trained(theta, losses, states)
 
     def _train_client(self, worker, row, plan, local, lr, correct, given, state):
-        module, flat, parameters, stop = worker
+        module, flat, parameters, forward = worker
         P, D = self.layout.P, self.layout.D
         module.train()
         flat.copy_(row)
@@ -101,12 +103,12 @@ class Lean:
         if self.draws:
             torch.manual_seed(plan.seed)
         for s, b in enumerate(plan.size):
-            if stop.is_set():
+            if self._stop.is_set():
                 break
             batch = index[s, :b]
             x = self.x[batch] if shift is None else augment(self.x[batch], shift[s, :b])
             with torch.autocast(flat.device.type, torch.bfloat16, enabled=local.amp):
-                loss = self.loss(module(x), self.y[batch]).mean()
+                loss = self.loss(forward(x), self.y[batch]).mean()
             g = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters)])  # (P,)
             losses[s] = loss.detach()
             with torch.no_grad():
@@ -126,7 +128,7 @@ class Lean:
             worker.module.eval()
             with torch.no_grad():
                 worker.row.copy_(tasks[i][0])
-                done[i][slots[k][1]] = worker.module(x)
+                done[i][slots[k][1]] = worker.forward(x)
 
         self._each(len(pieces), one)
         return [torch.cat(parts) for parts in done]
@@ -137,7 +139,7 @@ class Lean:
         while len(self._pool) < min(self.workers, n):
             module = copy.deepcopy(self._module)
             row = self.layout.bind(module)
-            self._pool.append(Worker(module, row, list(module.parameters()), self._stop))
+            self._pool.append(Worker(module, row, list(module.parameters()), accelerate(module) or module))
         todo = iter(range(n))  # shared: a range iterator hands out each number once
 
         def work(worker: Worker) -> None:

@@ -112,7 +112,7 @@ def run(
             history.state, done = state, t + 1
             if numbers is not None:
                 labels = torch.as_tensor(state.labels).tolist()
-                traffic = {"client_updates": fed.meter.updates, "bytes": fed.meter.bytes}
+                traffic = {"client_updates": fed.meter.updates, "bytes": fed.meter.bytes, "events": len(fed.events)}
                 history.add(round=done, **traffic, seconds=time.perf_counter() - clock, **numbers, labels=labels)
                 bar.set_postfix({k: f"{v:.3f}" for k, v in numbers.items() if k in ("loss", "accuracy")})
             bar.update()
@@ -190,7 +190,7 @@ class Task:
         """Do the run and write down what it gave."""
         dataset, fed = data.load(self.dataset), self.federation()
         history = run(self.method, fed, self.rounds, every=self.every, progress=progress)
-        final = {k: v for k, v in history.final.items() if k not in ("round", "client_updates", "bytes", "seconds")}
+        final = {k: v for k, v in history.final.items() if k not in ("round", "client_updates", "bytes", "events", "seconds")}
         curves = {"round": [row["round"] for row in history.rows]} if self.curves else {}
         curves |= {name: [row.get(name) for row in history.rows] for name in self.curves}
         return self.spec() | {

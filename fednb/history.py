@@ -9,8 +9,9 @@ from typing import Any
 class History:
     """Rounds of a run. ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go on from.
 
-    Each line has ``round`` (1 is after the first round, 0 before it), ``client_updates``, ``bytes``, ``seconds``,
-    the metrics, ``clusters`` (how many models are in use) and ``labels`` (which model serves each client).
+    Each line has ``round`` (1 is after the first round), ``client_updates``, ``bytes``, ``events`` (how many so far;
+    ``history.events`` tells which) and ``seconds``, the metrics, ``clusters`` (how many models are in use) and
+    ``labels`` (which model serves each client).
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:

@@ -26,6 +26,9 @@ ALLOWED = {
     "experiment": {"data", "federation", "history", "metrics", "store", "training", "__version__"},
     "papers": {"experiment", "methods", "models", "partition", "training"},
     "reproduce": {"experiment", "papers"},
+    "plots": {"history"},
+    "show": set(),
+    "widgets": set(),
     "__init__": set(),
 }
 
