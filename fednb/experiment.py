@@ -99,13 +99,14 @@ def run(
     bar = tqdm(total=rounds, initial=done, desc=type(method).__name__, disable=not progress, leave=False)
     with bar:
         for t in range(done, rounds):
-            before = fed.snapshot()
+            before, events = fed.snapshot(), len(fed.events)
             try:
                 fed.t = t
                 state = method.step(history.state, fed, t)
                 numbers = measure(fed, state) if (t + 1) % every == 0 or t + 1 == rounds else None
             except KeyboardInterrupt:
                 fed.restore(before)
+                del fed.events[events:]
                 history.interrupted = True
                 warnings.warn(f"stopped by hand after {t} of {rounds} rounds", stacklevel=2)
                 break

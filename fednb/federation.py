@@ -148,27 +148,27 @@ class Federation:
         self.n = torch.tensor([len(i) for i in parts.train], device=self.device)  # (K,) training samples
         self.t = 0  # the round, set by run: learning-rate schedules and events look at it
         self.meter, self.events = Meter(), []
-        self.x, self.y = _tensors(data, self.device, dtype)
-        self._loss = loss or (_squared_error if self.y.is_floating_point() else _cross_entropy)
+        self._x, self._y = _tensors(data, self.device, dtype)
+        self._loss = loss or (_squared_error if self._y.is_floating_point() else _cross_entropy)
         self._parts, self._model, self._dtype, self._start = parts, model, dtype, start
         self._ids = np.arange(self.K) if ids is None else np.asarray(ids)
         self._visits, self._draws = np.zeros(self.K, dtype=np.int64), 0
         self._memory: dict[int, tuple[Tensor, ...]] = {}  # optimiser state by client, when local.keep_state
         used = np.concatenate([*parts.train, *parts.test])
-        self.server = torch.as_tensor(np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device)
+        self._server = torch.as_tensor(np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device)
 
         module = self._build(0)
         self.layout = Layout.of(module)
         if start is not None and start.shape != (self.layout.D,):
             raise ValueError(f"start has shape {tuple(start.shape)}, a row of this model has {self.layout.D} columns")
-        _check_model(module, self.x, self.classes, self.y.is_floating_point())
+        _check_model(module, self._x, self.classes, self._y.is_floating_point())
         if backend == "auto":
             backend = "batched" if self.device.type == "cuda" else "lean"
         if backend == "batched":
-            self.backend = Batched(module, self.x, self.y, self._loss, int(self.n.max()), chunk, memory)
+            self.backend = Batched(module, self._x, self._y, self._loss, int(self.n.max()), chunk, memory)
         else:
             threads = 1 if self.device.type == "cuda" else workers or torch.get_num_threads()
-            self.backend = Lean(module, self.x, self.y, self._loss, threads)
+            self.backend = Lean(module, self._x, self._y, self._loss, threads)
 
     def __repr__(self) -> str:
         return (
@@ -188,9 +188,9 @@ class Federation:
 
     def sample(self, size: int | float = 1.0, among: Tensor | None = None) -> Tensor:  # (n,)
         """Draw clients without replacement: a number of them, or a fraction; ``among`` a mask (K,) or their numbers."""
-        pool = self._who(among)
-        count = math.ceil(size * len(pool)) if isinstance(size, float) else size
-        if not (size > 0 and (isinstance(size, int) or size <= 1)):
+        pool, fraction = self._who(among), isinstance(size, float)
+        count = math.ceil(size * len(pool)) if fraction else int(size)
+        if not size > 0 or (fraction and size > 1):
             raise ValueError(f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]")
         keys = self._stream(SAMPLE, self._draws).random(self._ids.max() + 1)[self._ids]  # one ticket per client
         self._draws += 1
@@ -247,8 +247,9 @@ class Federation:
         rows = theta[None] if theta.dim() == 1 else theta
         index, owner, size = _flat([parts[k] for k in who.tolist()])
         out = torch.empty(len(who), len(rows), dtype=self._dtype, device=self.device)
-        for c, logits in enumerate(self.backend.logits([(row, self.x[index]) for row in rows])):
-            total = torch.zeros_like(out[:, c]).index_add_(0, owner, self._loss(logits, self.y[index]))
+        x, y = self._x[index], self._y[index]
+        for c, logits in enumerate(self.backend.logits([(row, x) for row in rows])):
+            total = torch.zeros_like(out[:, c]).index_add_(0, owner, self._loss(logits, y))
             out[:, c] = total / size
         self._count(down=len(who) * rows.nbytes, up=out.nbytes)
         return out[:, 0] if theta.dim() == 1 else out
@@ -270,11 +271,11 @@ class Federation:
         _check_votes(votes, self.K, len(theta))
         if on == "server":  # clients with the same model share its evaluation
             votes, of = votes.unique(dim=0, return_inverse=True)
-            own = [self.server] * len(votes)
+            own = [self._server] * len(votes)
         else:
             own, of = self._own(on), torch.arange(self.K, device=self.device)
         index, owner, size = _flat(own)
-        y = self.y[index]
+        y = self._y[index]
         probability = self._vote(theta, votes, index, owner)  # (N, classes)
         surprise = -probability.gather(1, y[:, None])[:, 0].clamp_min(1e-30).log()
         loss = torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise) / size
@@ -285,7 +286,7 @@ class Federation:
     @property
     def truth(self) -> Truth:
         """Hidden clusters and class counts: for metrics, never for methods."""
-        counts = class_counts(self._parts.train, self.y.cpu().numpy(), self.classes)
+        counts = class_counts(self._parts.train, self._y.cpu().numpy(), self.classes)
         return Truth(self._parts.truth, counts)
 
     def identity(self) -> str:
@@ -363,7 +364,7 @@ class Federation:
         votes = votes[owner].to(self._dtype)  # (N, C)
         row, sample = votes.T.nonzero(as_tuple=True)  # who votes at which sample, row by row
         mine = sample.split(torch.bincount(row, minlength=len(theta)).tolist())
-        tasks = [(theta[c], self.x[index[i]]) for c, i in enumerate(mine) if len(i)]
+        tasks = [(theta[c], self._x[index[i]]) for c, i in enumerate(mine) if len(i)]
         p = torch.cat(self.backend.logits(tasks)).softmax(1)
         total = torch.zeros(len(index), self.classes, dtype=self._dtype, device=self.device)
         total.index_add_(0, sample, votes[sample, row, None] * p)

@@ -55,7 +55,7 @@ def test_measure_agrees_with_counting_by_hand():
     right = []
     for k in range(fed.K):
         i = torch.as_tensor(fed._parts.test[k])
-        right.append((fed.predict(state.theta[k], fed.x[i]).argmax(1) == fed.y[i]).float().mean().item())
+        right.append((fed.predict(state.theta[k], fed._x[i]).argmax(1) == fed._y[i]).float().mean().item())
     assert numbers["accuracy"] == pytest.approx(np.mean(right))
     assert numbers["accuracy_worst"] == pytest.approx(min(right))
     assert "ari" not in numbers  # there is no truth to compare with

@@ -78,7 +78,7 @@ def test_loss_of_every_row_at_every_client(network, backend):
         for k in range(4):
             i = torch.as_tensor(fed._parts.train[k])
             with torch.no_grad():
-                assert fast[k, c].item() == pytest.approx(F.cross_entropy(module(fed.x[i]), fed.y[i]).item(), abs=1e-10)
+                assert fast[k, c].item() == pytest.approx(F.cross_entropy(module(fed._x[i]), fed._y[i]).item(), abs=1e-10)
     assert torch.equal(fed.loss(theta[1], torch.tensor([2, 0])), fast[[2, 0], 1])
     assert fed.loss(theta, on="test").shape == (4, 3)
 
@@ -98,24 +98,24 @@ def test_evaluate_counts_right():
     assert result.confusion.sum((1, 2)).tolist() == [4] * 4
     for k in range(4):
         i = torch.as_tensor(fed._parts.test[k])
-        logits = fed.predict(theta[labels[k]], fed.x[i])
+        logits = fed.predict(theta[labels[k]], fed._x[i])
         expected = torch.zeros(3, 3, dtype=torch.long)
-        for true, pred in zip(fed.y[i], logits.argmax(1), strict=True):
+        for true, pred in zip(fed._y[i], logits.argmax(1), strict=True):
             expected[true, pred] += 1
         assert torch.equal(result.confusion[k], expected)
-        assert result.loss[k].item() == pytest.approx(F.cross_entropy(logits, fed.y[i]).item(), rel=1e-5)
+        assert result.loss[k].item() == pytest.approx(F.cross_entropy(logits, fed._y[i]).item(), rel=1e-5)
 
 
 def test_evaluate_on_the_servers_samples_is_shared_between_clients():
     fed = federation()
     theta, labels = fed.start(3), torch.tensor([2, 0, 2, 0])
     result = fed.evaluate(theta, labels, on="server")
-    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(fed.server)
+    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(fed._server)
     assert torch.equal(result.confusion[0], result.confusion[2])
-    expected = fed.predict(theta[2], fed.x[fed.server]).argmax(1)
-    assert result.confusion[0].diagonal().sum() == (expected == fed.y[fed.server]).sum()
+    expected = fed.predict(theta[2], fed._x[fed._server]).argmax(1)
+    assert result.confusion[0].diagonal().sum() == (expected == fed._y[fed._server]).sum()
     used = np.concatenate([*fed._parts.train, *fed._parts.test])
-    assert not set(fed.server.tolist()) & set(used.tolist())  # the server holds no client's sample
+    assert not set(fed._server.tolist()) & set(used.tolist())  # the server holds no client's sample
 
 
 def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
@@ -126,7 +126,7 @@ def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
     votes = torch.tensor([[1.0, 1.0, 2.0]] * 4)
     mixed = fed.evaluate(theta, votes)
     i = torch.as_tensor(fed._parts.test[3])
-    p = (fed.predict(theta, fed.x[i]).softmax(-1) * torch.tensor([0.25, 0.25, 0.5])[:, None, None]).sum(0)
+    p = (fed.predict(theta, fed._x[i]).softmax(-1) * torch.tensor([0.25, 0.25, 0.5])[:, None, None]).sum(0)
     assert torch.equal(mixed.pred[mixed.owner == 3], p.argmax(1))
     assert fed.evaluate(theta, votes, on="server").confusion.shape == (4, 3, 3)
 
@@ -205,7 +205,7 @@ def test_identity_tells_federations_apart():
 def test_client_data_is_held_once():
     fed = federation(workers=3)
     fed.train(fed.start()[0])
-    assert fed.backend.x.data_ptr() == fed.x.data_ptr()
+    assert fed.backend.x.data_ptr() == fed._x.data_ptr()
     assert all(isinstance(i, np.ndarray) for i in fed._parts.train)  # clients are index lists
 
 

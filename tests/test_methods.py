@@ -41,7 +41,7 @@ class Sealed(Federation):
     sealed = False
 
     def __getattribute__(self, name):
-        if name in ("truth", "x", "y", "_parts", "server") and object.__getattribute__(self, "sealed"):
+        if name in ("truth", "_x", "_y", "_parts", "_server") and object.__getattribute__(self, "sealed"):
             frame = inspect.currentframe().f_back
             if "methods" in frame.f_code.co_filename:
                 raise AssertionError(f"a method touched fed.{name}")

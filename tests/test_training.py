@@ -42,7 +42,7 @@ def plain_loop(fed, theta, clients, visit=0, mu=0.0):
         losses.append([])
         for index, size in zip(batches.index, batches.size, strict=True):
             optimiser.zero_grad()
-            loss = F.cross_entropy(module(fed.x[index[:size]]), fed.y[index[:size]])
+            loss = F.cross_entropy(module(fed._x[index[:size]]), fed._y[index[:size]])
             loss.backward()
             start = dict(zip(layout.names, layout.tensors(theta).values(), strict=True))
             for name, p in module.named_parameters():
