@@ -191,7 +191,8 @@ class Task:
         """Do the run and write down what it gave."""
         dataset, fed = data.load(self.dataset), self.federation()
         history = run(self.method, fed, self.rounds, every=self.every, progress=progress)
-        final = {k: v for k, v in history.final.items() if k not in ("round", "client_updates", "bytes", "events", "seconds")}
+        elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
+        final = {k: v for k, v in history.final.items() if k not in elsewhere}
         curves = {"round": [row["round"] for row in history.rows]} if self.curves else {}
         curves |= {name: [row.get(name) for row in history.rows] for name in self.curves}
         return self.spec() | {

@@ -147,7 +147,8 @@ def test_divergence_stops_a_run_or_is_recorded():
     with pytest.raises(ClientError, match="diverged in round 0"):
         quiet(FedAvg(), federation(local=wild), 3)
     history = quiet(FedAvg(), federation(local=wild, diverged="record"), 2)
-    assert history.events and history.final["events"] == len(history.events) and history.frame()[["accuracy", "loss"]].notna().all(axis=None)
+    assert history.events and history.final["events"] == len(history.events)
+    assert history.frame()[["accuracy", "loss"]].notna().all(axis=None)
 
 
 def test_run_refuses_nonsense_and_measures_nothing_in_no_rounds():
