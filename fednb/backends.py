@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -96,8 +97,11 @@ class Lean:
         P, D = self.layout.P, self.layout.D
         module.train()
         flat.copy_(row)
-        th = flat[:P]
-        state = tuple(s.clone() for s in state) if state else fresh_state(th, local)
+        state = tuple(s.clone() for s in state) if state else fresh_state(flat[:P], local)
+        if whole := correct is not None or local.optimizer == "adam":  # these see the model as one vector
+            th, memory = [flat[:P]], [[s] for s in state]
+        else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
+            th, memory = [p.data for p in parameters], [list(self.layout.tensors(s).values()) for s in state]
         index, shift = plan.index.to(flat.device), None if plan.shift is None else plan.shift.to(flat.device)
         losses = flat.new_empty(len(index))
         if self.draws:
@@ -105,16 +109,18 @@ class Lean:
         for s, b in enumerate(plan.size):
             if self._stop.is_set():
                 break
-            batch = index[s, :b]
-            x = self.x[batch] if shift is None else augment(self.x[batch], shift[s, :b])
-            with torch.autocast(flat.device.type, torch.bfloat16, enabled=local.amp):
-                loss = self.loss(forward(x), self.y[batch]).mean()
-            g = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, parameters)])  # (P,)
+            x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
+            if shift is not None:
+                x = augment(x, shift[s, :b])
+            loss = self.loss(low_precision(forward, x) if local.amp else forward(x), y).mean()
+            g = list(torch.autograd.grad(loss, parameters))
             losses[s] = loss.detach()
             with torch.no_grad():
+                if whole:
+                    g = [torch.cat([part.reshape(-1) for part in g])]  # (P,)
                 if correct is not None:
-                    g = corrected(correct, F.pad(g, (0, D - P)), flat, given)[:P]
-                descend(th, g, state, lr, local)
+                    g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
+                descend(th, g, memory, lr, local)
         return losses, state
 
     def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500) -> list[Tensor]:
@@ -245,7 +251,7 @@ class Batched:
             g, (losses[:a, s], buffers[:a]) = self._gradients(th[:a], buffers[:a], batch, local.amp)
             if correct is not None:
                 g = corrected(correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given])[:, :P]
-            descend(th[:a], g, tuple(v[:a] for v in state), lr, local)
+            descend([th[:a]], [g], [[v[:a]] for v in state], lr, local)
         return Trained(rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))])
 
     def _gradients(self, th, buffers, batch, amp):
@@ -258,8 +264,8 @@ class Batched:
             tensors |= layout.tensors(p)  # BatchNorm writes into the clones of its buffers
             for norm in self._norms:
                 norm.weights = w
-            with torch.autocast(x.device.type, torch.bfloat16, enabled=amp):
-                losses = self.loss(functional_call(self._module, tensors, (x,)), y)  # (B,)
+            run = partial(functional_call, self._module, tensors)  # of a batch
+            losses = self.loss(low_precision(run, x) if amp else run(x), y)  # (B,)
             loss = (losses * w).sum() / w.sum()
             new = torch.cat([tensors[name].view(-1) for name in names]) if names else b
             return loss, (loss.detach(), new)
@@ -322,6 +328,12 @@ class RaggedNorm(_BatchNorm):
 def has_dropout(module: nn.Module) -> bool:
     """Whether a layer draws random numbers while it trains."""
     return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+
+
+def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Run the forward pass in bfloat16, and give its outputs back in x's type."""
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return forward(x).to(x.dtype)
 
 
 def corrected(correct: Correction, g: Tensor, th: Tensor, given: Sequence[Tensor]) -> Tensor:

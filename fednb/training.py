@@ -7,6 +7,7 @@ neither the number of workers, nor the chunk size, nor the order of clients chan
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,25 +96,29 @@ def augment(x: Tensor, shift: Tensor) -> Tensor:
     return padded.movedim(1, -1)[which, rows[:, :, None], cols[:, None, :]].movedim(-1, 1)
 
 
-# --- the optimiser, in place on rows of any leading shape -------------------------------------------------------------
+# --- the optimiser ----------------------------------------------------------------------------------------------------
 
 
-def descend(th: Tensor, g: Tensor, state: tuple[Tensor, ...], lr: float, local: Local) -> None:
-    """One step of SGD with momentum, or of Adam, as torch.optim defines them; th, g and state are (..., P)."""
+def descend(th: list[Tensor], g: list[Tensor], state: Sequence[list[Tensor]], lr: float, local: Local) -> None:
+    """One step of SGD with momentum, or of Adam, as torch.optim defines them, in place.
+
+    A model is given as one flat tensor (..., P) or in pieces; Adam wants it in one.
+    """
     if local.weight_decay:
-        g = g.add(th, alpha=local.weight_decay)
+        torch._foreach_add_(g, th, alpha=local.weight_decay)
     if local.optimizer == "adam":
-        m, v, t = state
+        ((m,), (v,), (t,)), (g,) = state, g
         t += 1
         m.lerp_(g, 0.1)
         v.mul_(0.999).addcmul_(g, g, value=0.001)
-        scale = (1 - 0.999**t).sqrt()
-        th.sub_(lr / (1 - 0.9**t) * m / (v.sqrt() / scale + 1e-8))
-    elif local.momentum:
+        th[0].sub_(lr / (1 - 0.9**t) * m / (v.sqrt() / (1 - 0.999**t).sqrt() + 1e-8))
+        return
+    if local.momentum:
         (m,) = state
-        th.sub_(m.mul_(local.momentum).add_(g), alpha=lr)
-    else:
-        th.sub_(g, alpha=lr)
+        torch._foreach_mul_(m, local.momentum)
+        torch._foreach_add_(m, g)
+        g = m
+    torch._foreach_add_(th, g, alpha=-lr)
 
 
 def fresh_state(th: Tensor, local: Local) -> tuple[Tensor, ...]:

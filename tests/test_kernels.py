@@ -55,6 +55,15 @@ def test_symmetric_bounded_and_exact_on_the_diagonal(x):
     assert cos.abs().max() <= 1 and dist.min() >= 0 and rbf.min() >= 0 and rbf.max() <= 1
 
 
+def test_rounding_never_leaves_the_bounds():
+    row = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0))
+    scaled = row * torch.linspace(-3, 3, 40)[:, None]  # parallel and opposite, so cosines of exactly 1 and -1
+    assert similarity.cosine(scaled).abs().max() == 1
+    same = torch.cat([row.repeat(40, 1) * (1 + 1e-6 * torch.arange(40)[:, None]), -row])
+    assert similarity.sqdist(same).min() == 0
+    assert similarity.sqdist(same, same).min() == 0
+
+
 @pytest.mark.parametrize("kernel", EACH)
 def test_types(kernel):
     x = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
@@ -199,6 +208,9 @@ def test_kmeans_with_few_different_rows_and_zero_weights():
         assert clustering.weighted_kmeans(x, np.ones(4), k=3, seed=0).tolist() == [0, 0, 1, 0]
         assert clustering.weighted_kmeans(np.ones((3, 2)), np.ones(3), k=3, seed=0).tolist() == [0, 0, 0]
         assert clustering.weighted_kmeans(x, np.ones(4), k=4, seed=0).tolist() == [0, 0, 1, 0]
+    assert clustering.weighted_kmeans([[0.0], [-0.0]], np.ones(2), k=2, seed=0).tolist() == [0, 0]
+    twins = np.array([[0.0], [0.0], [10.0], [400.0]])  # two rows that count and differ make two clusters
+    assert clustering.weighted_kmeans(twins, [1, 1, 1, 0], k=3, seed=0).tolist() == [0, 0, 1, 1]
     far = np.array([[0.0], [1.0], [10.0], [11.0], [400.0]])  # a client without data must not take a cluster
     assert clustering.weighted_kmeans(far, [1, 1, 1, 1, 0], k=2, seed=0).tolist() == [0, 0, 1, 1, 1]
 
