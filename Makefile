@@ -35,8 +35,13 @@ format: $(READY)  ## let ruff put the style right
 bench: $(READY)  ## measure training speed against baselines; peers too, once installed
 	$(BIN)/python -m tests.bench
 
+bench-peers: $(PEERS)/pfl/.ready $(PEERS)/fedlab/.ready $(PEERS)/flower/.ready  ## install the peers that bench compares with
+
+$(PEERS)/%/.ready: tests/bench/peers/requirements-%.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)/$*
+	$(PEERS)/$*/bin/python -m pip install --quiet "$$(grep ^torch== constraints.txt)"
+	$(PEERS)/$*/bin/python -m pip install --quiet --no-deps --requirement $<
+	touch $@
+
 clean:  ## remove what was built, keep .venv
 	rm -rf _build
-
-bench-peers: ## install the libraries that bench compares with, each in an environment of its own
-	@true

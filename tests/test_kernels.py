@@ -208,9 +208,9 @@ def test_kmeans_with_few_different_rows_and_zero_weights():
         assert clustering.weighted_kmeans(x, np.ones(4), k=3, seed=0).tolist() == [0, 0, 1, 0]
         assert clustering.weighted_kmeans(np.ones((3, 2)), np.ones(3), k=3, seed=0).tolist() == [0, 0, 0]
         assert clustering.weighted_kmeans(x, np.ones(4), k=4, seed=0).tolist() == [0, 0, 1, 0]
-    assert clustering.weighted_kmeans([[0.0], [-0.0]], np.ones(2), k=2, seed=0).tolist() == [0, 0]
-    twins = np.array([[0.0], [0.0], [10.0], [400.0]])  # two rows that count and differ make two clusters
-    assert clustering.weighted_kmeans(twins, [1, 1, 1, 0], k=3, seed=0).tolist() == [0, 0, 1, 1]
+        assert clustering.weighted_kmeans([[0.0], [-0.0]], np.ones(2), k=2, seed=0).tolist() == [0, 0]
+        twins = np.array([[0.0], [0.0], [10.0], [400.0]])  # two rows that count and differ make two clusters
+        assert clustering.weighted_kmeans(twins, [1, 1, 1, 0], k=3, seed=0).tolist() == [0, 0, 1, 1]
     far = np.array([[0.0], [1.0], [10.0], [11.0], [400.0]])  # a client without data must not take a cluster
     assert clustering.weighted_kmeans(far, [1, 1, 1, 1, 0], k=2, seed=0).tolist() == [0, 0, 1, 1, 1]
 
@@ -230,6 +230,14 @@ def test_kmeans_errors():
         clustering.weighted_kmeans(x, ones, 1, seed=0)
     with pytest.raises(ValueError, match="give K integers"):
         clustering.relabel(torch.ones(3))
+
+
+def test_kmeans_loops_by_hand():
+    x, weights = [[0.0], [1.0], [2.0], [9.0]], [1, 2, 1, 4]
+    assert reference.kmeans_objective(x, weights, [0, 0, 1, 1], [[0.0], [8.0]]) == (0 + 2 * 1 + 36 + 4 * 1) / 8
+    labels, centres = reference.weighted_kmeans(x, weights, [[0.0], [1.0]])  # clients 1, then 2, change sides
+    assert labels == [0, 0, 0, 1]
+    assert centres.tolist() == [[1], [9]]
 
 
 def test_mean_by_loop_by_hand():

@@ -32,8 +32,8 @@ from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E
 
 PEERS = {  # name -> (environment, module, set-ups to try)
     "pfl-research": ("pfl", "peers.pfl_research", ["torchrun2", "threads2"]),
-    "FedLab": ("fedlab", "peers.fedlab", ["threads2", "threads1"]),
-    "Flower": ("flower", "peers.flower", ["actors2"]),
+    "FedLab": ("fedlab", "peers.fedlab", ["threads1", "threads2"]),
+    "Flower": ("flower", "peers.flower", ["ray2"]),
 }
 
 
