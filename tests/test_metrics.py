@@ -303,3 +303,11 @@ def test_undefined_adjusted_scores_are_nan(score):
     one_class_each = np.eye(6)
     assert math.isnan(score(one_class_each, [0, 0, 0, 1, 1, 1]))  # all sorted rows are (1, 0, ..., 0)
     assert math.isfinite(score(counts, ["a"] * 11 + ["b"]))
+
+
+def test_relabelled_groups_have_coinciding_centres_not_a_huge_score():
+    """Centres that differ by float noise only must be skipped like equal ones (once it was 3e7)."""
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 50, (6, 7))
+    relabelled = np.concatenate([counts, counts[:, rng.permutation(7)]])
+    assert metrics.wasserstein_davies_bouldin(relabelled, np.repeat([0, 1], 6)) == 0
