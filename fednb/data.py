@@ -41,10 +41,10 @@ class Dataset:
     y: np.ndarray = field(repr=False)  # (N,) int64
     n_train: int  # rows [0, n_train) are the training pool, the others the official test rows
     classes: int
-    sha256: str  # of the npz file; without one, of the bytes of x and y
-    note: str  # what differs from the official set, "" if nothing
-    mean: tuple[float, ...] | None  # (C,); None: x is used as it is
-    std: tuple[float, ...] | None  # (C,)
+    sha256: str = ""  # of the npz file; without one, of the bytes of x and y
+    note: str = ""  # what differs from the official set, "" if nothing
+    mean: tuple[float, ...] | None = None  # (C,); None: x is used as it is
+    std: tuple[float, ...] | None = None  # (C,)
 
 
 class Official(NamedTuple):

@@ -96,8 +96,7 @@ def run(
             meta = {**identity, "done": done, "rows": history.rows, "events": history.events}
             store.save_checkpoint(checkpoint, meta, state=tuple(history.state), fed=fed.snapshot())
 
-    bar = tqdm(total=rounds, initial=done, desc=type(method).__name__, disable=not progress, leave=False)
-    with bar:
+    with tqdm(total=rounds, initial=done, desc=type(method).__name__, leave=False, **silent(not progress)) as bar:
         for t in range(done, rounds):
             before, events = fed.snapshot(), len(fed.events)
             try:
@@ -121,6 +120,11 @@ def run(
                 save()
     save()
     return history
+
+
+def silent(yes: bool) -> dict[str, bool]:
+    """Keyword that silences a progress bar; without it tqdm heeds TQDM_DISABLE."""
+    return {"disable": True} if yes else {}
 
 
 def _resume(path: Path, identity: dict[str, str], state: Any, fed: Federation) -> tuple[History, int]:
@@ -228,7 +232,7 @@ def sweep(
     failures = []
     jobs = min(n_jobs or cpu_count(), max(len(todo), 1))
     outcomes = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(task) for task in todo)
-    for outcome in tqdm(outcomes, total=len(todo), desc=Path(path).stem, disable=not progress):
+    for outcome in tqdm(outcomes, total=len(todo), desc=Path(path).stem, **silent(not progress)):
         if isinstance(outcome, dict):
             store.append(path, outcome)
         else:

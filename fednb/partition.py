@@ -38,7 +38,7 @@ class Partition(NamedTuple):
 
     train: list[np.ndarray]  # K arrays of int64
     test: list[np.ndarray]  # K arrays of int64
-    truth: np.ndarray | None  # (K,) int64; None where the law knows no clusters
+    truth: np.ndarray | None = None  # (K,) int64; None where the law knows no clusters
 
 
 def iid(y: np.ndarray, clients: int, *, seed: int = 0, test: float = 0.2, min_size: int = 2) -> Partition:

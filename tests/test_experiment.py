@@ -164,6 +164,13 @@ def test_progress_bar_shows_the_method(capfd, monkeypatch):
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
     run(FedAvg(), federation(), 2)
     assert "FedAvg" in capfd.readouterr().err
+    code = (
+        "from tests.conftest import federation; from fednb import run, methods; run(methods.FedAvg(), federation(), 2)"
+    )
+    env = os.environ | {"TQDM_DISABLE": "1"}
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=env, capture_output=True, text=True, check=True)
+    assert "FedAvg" not in done.stderr
 
 
 # --- store -----------------------------------------------------------------------------------------------------------
