@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help setup test lint format bench bench-peers coverage clean
+.PHONY: help setup book lab test lint format bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,7 +21,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-test: $(READY) lint  ## check the style and run all tests
+book: $(READY)  ## execute the notebooks and build the book: _build/html/index.html
+	$(BIN)/python book/build.py html
+
+lab: $(READY)  ## open the book's notebooks in JupyterLab
+	$(BIN)/jupyter lab book
+
+test: $(READY) lint book  ## check the style, run the notebooks, build the book, run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=90
 
 lint: $(READY)  ## ruff, without changing anything
