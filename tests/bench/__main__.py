@@ -30,8 +30,8 @@ HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 sys.path.insert(0, str(HERE))  # workloads is shared with the peers, which know nothing of fednb
 from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E402
 
-PEERS = {  # name -> (environment, module, set-ups to try)
-    "pfl-research": ("pfl", "peers.pfl_research", ["torchrun2", "threads2"]),
+PEERS = {  # name -> (environment, module, set-ups: the fastest in a short heat takes part)
+    "pfl-research": ("pfl", "peers.pfl_research", ["torchrun2", "threads2", "threads1"]),
     "FedLab": ("fedlab", "peers.fedlab", ["threads1", "threads2"]),
     "Flower": ("flower", "peers.flower", ["ray2"]),
 }
@@ -90,6 +90,7 @@ class Peer:
     """Another library, in an interpreter of its own, spoken to over a pipe."""
 
     def __init__(self, w: Workload, environment: str, module: str, setup: str) -> None:
+        self.setup = setup
         python = ROOT / ".venv-peers" / environment / "bin" / "python"
         words = [python, "-m", module, w.name, "--setup", setup, "--sampled", str(w.sampled)]
         log = open(ROOT / "_build" / f"bench-{environment}-{setup}-{w.name}.log", "w")  # noqa: SIM115
@@ -120,12 +121,23 @@ def contenders(w: Workload, only_core: bool):
     for name, (environment, module, setups) in PEERS.items():
         if only_core or not (ROOT / ".venv-peers" / environment).exists():
             continue
-        for setup in setups:
-            try:
-                found[f"{name} {setup}"] = Peer(w, environment, module, setup)
-            except (RuntimeError, OSError) as error:
-                print(f"  {name} {setup} left out: {error}", file=sys.stderr)
+        peer = best_setup(w, name, environment, module, setups)
+        if peer is not None:
+            found[f"{name} {peer.setup}"] = peer
     return found
+
+
+def best_setup(w: Workload, name: str, environment: str, module: str, setups: list[str]) -> Peer | None:
+    """A heat between a peer's set-ups, one at a time: the best of three rounds each decides."""
+    heats = {}
+    for setup in setups:
+        try:
+            peer = Peer(w, environment, module, setup)
+            heats[setup] = min(peer.rounds(1) for _ in range(3 if len(setups) > 1 else 1))
+            peer.close()
+        except (RuntimeError, OSError) as error:
+            print(f"  {name} {setup} left out: {error}", file=sys.stderr)
+    return Peer(w, environment, module, min(heats, key=heats.get)) if heats else None
 
 
 def ratio(seconds: dict[str, list[float]], a: str, b: str) -> list[float]:
