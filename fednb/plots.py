@@ -1,0 +1,184 @@
+"""The book's pictures: clients and classes, learning curves, similarity matrices, points in the plane.
+
+Each function returns a matplotlib Figure; put it on the page with :func:`fednb.show.show` and an alternative text. The
+colours are those of Okabe and Ito, which colour-blind readers can tell apart; groups differ in more than colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")  # Okabe and Ito
+MARKERS = "osD^vP*X"
+INK, FAINT = "#333333", "#D9D9D9"
+NAMES = {"client_updates": "client updates", "bytes": "traffic in MB", "macro_f1": "macro F1"}
+
+
+def style() -> None:
+    """Set the book's look for all matplotlib figures of this session; every plot below does so itself."""
+    import matplotlib as mpl
+    from cycler import cycler
+
+    mpl.rcParams.update({
+        "axes.prop_cycle": cycler(color=COLOURS),
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.titlesize": 11,
+        "axes.titleweight": "normal",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "figure.figsize": (6.4, 3.6),
+        "figure.constrained_layout.use": True,
+        "font.size": 10,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.6,
+        "image.cmap": "viridis",
+        "legend.frameon": False,
+        "lines.linewidth": 1.8,
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    })  # fmt: skip
+
+
+def class_map(counts: ArrayLike, truth: ArrayLike | None = None) -> Figure:
+    """Draw how many samples of each class every client holds, as bubbles: counts (K, C), area ~ samples.
+
+    With ``truth`` (K,), the hidden clusters, clients are put in their order, and each cluster has a colour and a name
+    above it.
+    """
+    counts = _matrix(counts, "counts")
+    K, C = counts.shape
+    truth = np.zeros(K, int) if truth is None else _labels(truth, K)
+    order, marked = np.argsort(truth, kind="stable"), len(np.unique(truth)) > 1
+    fig, ax = _axes(min(11, max(4, 0.19 * K + 1.2)), min(8, max(2.2, 0.19 * C + 1)))
+    cell = min(72 * (fig.get_figwidth() - 1.2) / K, 72 * (fig.get_figheight() - 1) / C)  # points
+    place, c = np.nonzero(counts[order])
+    n = counts[order][place, c]
+    colour = np.array(COLOURS)[truth[order][place] % len(COLOURS)]
+    ax.scatter(place, c, s=(0.95 * cell) ** 2 * n / max(n.max(initial=0), 1), c=colour, linewidths=0)
+    ax.set(xlabel="client", ylabel="class", xlim=(-0.6, K - 0.4), ylim=(C - 0.4, -0.6))
+    shown = np.arange(0, K, -(-K // 20))
+    ax.set_xticks(shown, order[shown])
+    ax.set_yticks(np.arange(0, C, -(-C // 12)))
+    if marked:
+        _mark_blocks(ax, truth[order], across=False)
+    return fig
+
+
+def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "round") -> Figure:
+    """Draw a metric over rounds, traffic or time, one line per name.
+
+    Each value is a History or its frame, or a list of such runs (seeds): then the line is their mean and the band one
+    standard deviation to each side. ``x`` is a column too: ``round``, ``client_updates``, ``bytes``, ``seconds``.
+    """
+    fig, ax = _axes()
+    for i, (name, runs) in enumerate(histories.items()):
+        frames = [_frame(run, (metric, x)) for run in (runs if isinstance(runs, list | tuple) else [runs])]
+        length = min(len(frame) for frame in frames)
+        xs, ys = (np.stack([np.asarray(f[c], float)[:length] for f in frames]) for c in (x, metric))  # (runs, rounds)
+        at, mean, std = xs.mean(0) / (1e6 if x == "bytes" else 1), ys.mean(0), ys.std(0)
+        colour, dashes = COLOURS[i % len(COLOURS)], ("-", "--", "-.", ":")[i % 4]
+        ax.plot(at, mean, dashes, color=colour, label=name)
+        if len(frames) > 1:
+            ax.fill_between(at, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+    ax.set(xlabel=NAMES.get(x, x), ylabel=NAMES.get(metric, metric.replace("_", " ")))
+    ax.legend()
+    return fig
+
+
+def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "") -> Figure:
+    """Draw a matrix over pairs of clients (K, K) as a heat map; ``name`` says what the colours mean.
+
+    With ``labels`` (K,), rows and columns are sorted by cluster, and lines part the clusters: a good clustering shows
+    bright or dark blocks along the diagonal.
+    """
+    M = _matrix(M, "M")
+    if M.shape[0] != M.shape[1]:
+        raise ValueError(f"M has shape {M.shape}: give one row and one column per client, (K, K)")
+    labels = np.zeros(len(M), int) if labels is None else _labels(labels, len(M))
+    order = np.argsort(labels, kind="stable")
+    fig, ax = _axes(4.6, 3.9)
+    picture = ax.imshow(M[np.ix_(order, order)], interpolation="nearest")
+    fig.colorbar(picture, ax=ax, label=name, shrink=0.85).outline.set_visible(False)
+    ax.grid(False)
+    shown = np.arange(0, len(M), -(-len(M) // 12))
+    ax.set_xticks(shown, order[shown])
+    ax.set_yticks(shown, order[shown])
+    ax.set(xlabel="client", ylabel="client")
+    if len(np.unique(labels)) > 1:
+        _mark_blocks(ax, labels[order], across=True)
+    return fig
+
+
+def points(xy: ArrayLike, labels: ArrayLike | None = None) -> Figure:
+    """Draw points of the plane (K, 2), groups told apart by colour and by shape."""
+    xy = _matrix(xy, "xy")
+    if xy.shape[1] != 2:
+        raise ValueError(f"xy has shape {xy.shape}: give two coordinates per point, (K, 2)")
+    labels = np.zeros(len(xy), int) if labels is None else _labels(labels, len(xy))
+    fig, ax = _axes(5.2, 3.9)
+    for i, label in enumerate(np.unique(labels)):
+        group = xy[labels == label]
+        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        ax.scatter(*group.T, s=36, alpha=0.85, linewidths=0, label=f"cluster {label}", **style)
+    if len(np.unique(labels)) > 1:
+        ax.legend()
+    return fig
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _axes(width: float | None = None, height: float | None = None) -> tuple[Figure, Axes]:
+    """A figure that pyplot does not know of: nothing shows it twice, nothing has to close it."""
+    from matplotlib.figure import Figure
+
+    style()
+    fig = Figure(figsize=(width, height) if width else None)
+    return fig, fig.add_subplot()
+
+
+def _mark_blocks(ax: Axes, labels: np.ndarray, across: bool) -> None:
+    """Part the blocks of sorted labels by lines, and write the cluster's name above each."""
+    starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
+    for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(labels)], strict=True)):
+        if start:
+            for line in (ax.axvline, ax.axhline)[: 1 + across]:
+                line(start - 0.5, color="white" if across else INK, linewidth=1.2 if across else 0.8)
+        where = {"x": (start + end - 1) / 2, "y": 1.01, "transform": ax.get_xaxis_transform()}
+        colour = INK if across else COLOURS[labels[start] % len(COLOURS)]
+        name = f"cluster {labels[start]}" if i == 0 and end - start > 3 else f"{labels[start]}"
+        ax.text(**where, s=name, ha="center", va="bottom", size=9, color=colour)
+
+
+def _frame(run: Any, columns: Sequence[str]) -> Any:
+    frame = run.frame() if hasattr(run, "frame") else run
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        raise ValueError(f"no column {missing[0]!r} in this history; it has {', '.join(map(str, frame))}")
+    return frame
+
+
+def _matrix(x: ArrayLike, name: str) -> np.ndarray:
+    x = np.asarray(x, float)
+    if x.ndim != 2 or not x.size:
+        raise ValueError(f"{name} has shape {x.shape}: give a matrix with at least one row and one column")
+    return x
+
+
+def _labels(labels: ArrayLike, K: int) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.shape != (K,):
+        raise ValueError(f"labels of shape {labels.shape} for {K} clients: give one per client")
+    return np.unique(labels, return_inverse=True)[1] if labels.dtype.kind not in "iu" else labels

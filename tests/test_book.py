@@ -1,0 +1,406 @@
+"""The rules of the book: what a notebook may hold, that all it names exists, and that the built pages hang together."""
+
+import ast
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+import yaml
+
+import fednb
+
+ROOT = Path(__file__).parents[1]
+BOOK = ROOT / "book"
+NOTEBOOKS = sorted(p for p in BOOK.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(BOOK)))
+
+
+def toc() -> list[str]:
+    """The book's pages, in order, without suffix."""
+    found = []
+
+    def walk(node):
+        for child in node.get("parts", []) + node.get("chapters", []) + node.get("sections", []):
+            found.extend([child["file"]] if "file" in child else [])
+            walk(child)
+
+    tree = yaml.safe_load((BOOK / "_toc.yml").read_text())
+    walk(tree)
+    return [tree["root"], *found]
+
+
+@cache
+def read(path):
+    return nbformat.read(path, as_version=nbformat.NO_CONVERT)
+
+
+def cells(path, kind):
+    return [cell for cell in read(path).cells if cell.cell_type == kind]
+
+
+def prose(path):
+    if path.suffix == ".md":
+        return path.read_text()
+    return "\n\n".join(cell.source for cell in cells(path, "markdown"))
+
+
+def code(path):
+    """The tree of all code cells, as one program."""
+    return ast.parse("\n\n".join(cell.source for cell in cells(path, "code")))
+
+
+def snippets(path):
+    """Python in the prose: the solutions of exercises."""
+    return [ast.parse(block) for block in re.findall(r"```+\s*python\n(.*?)```", prose(path), re.S)]
+
+
+# --- what a notebook may hold ----------------------------------------------------------------------------------------
+
+
+def test_toc_lists_every_page():
+    pages = [str(p.relative_to(BOOK).with_suffix("")) for p in [*BOOK.rglob("*.md"), *NOTEBOOKS]]
+    assert sorted(toc()) == sorted(pages)
+
+
+@each_notebook
+def test_notebook_is_stored_without_outputs(path):
+    notebook = read(path)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert "widgets" not in notebook.metadata
+    for cell in cells(path, "code"):
+        assert not cell.outputs and cell.execution_count is None, f"clear the outputs: nbstripout {path.name}"
+    ids = Counter(cell.id for cell in notebook.cells)
+    assert max(ids.values()) == 1, "cell ids must be unique"
+
+
+@each_notebook
+def test_no_widget_that_hangs_a_headless_run(path):
+    hanging = {"interact", "interactive", "interact_manual", "interactive_output", "Output"}
+    names = {n.id for n in ast.walk(code(path)) if isinstance(n, ast.Name)}
+    names |= {n.attr for n in ast.walk(code(path)) if isinstance(n, ast.Attribute)}
+    names |= {a.name for n in ast.walk(code(path)) if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert not names & hanging, "use fednb.widgets.explore"
+
+
+def defined_in_fednb():
+    """Public functions and classes of the library's modules."""
+    found = set()
+    for path in (ROOT / "fednb").rglob("*.py"):
+        body = ast.parse(path.read_text()).body
+        found |= {n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"}
+    return found
+
+
+def imported(tree):
+    """Names that a program imports from fednb, and the objects behind them."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fednb":
+            for alias in node.names:
+                home = importlib.import_module(node.module)
+                try:
+                    found[alias.asname or alias.name] = getattr(home, alias.name)
+                except AttributeError:
+                    found[alias.asname or alias.name] = importlib.import_module(f"{node.module}.{alias.name}")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "fednb":
+                    module = importlib.import_module(alias.name)
+                    found[alias.asname or "fednb"] = module if alias.asname else fednb
+    return found
+
+
+@each_notebook
+def test_the_library_is_not_copied(path):
+    """No function or class of fednb is defined again, and no name imported from it is given to something else."""
+    tree = code(path)
+    defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored |= {a.arg for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) for a in n.args.args}
+    assert not defined & defined_in_fednb()
+    assert not (stored | defined) & set(imported(tree))
+
+
+def test_the_copy_test_can_fail():
+    assert {"Federation", "FedAvg", "cosine", "explore"} <= defined_in_fednb()
+    assert set(imported(ast.parse("from fednb import metrics as m\nimport fednb"))) == {"m", "fednb"}
+
+
+@each_notebook
+def test_every_name_of_fednb_exists(path):
+    trees = [code(path), *snippets(path)]
+    names = {k: v for tree in trees for k, v in imported(tree).items()}  # importing is half of the test
+    for node in (n for tree in trees for n in ast.walk(tree)):
+        chain = []
+        while isinstance(node, ast.Attribute):
+            chain.insert(0, node.attr)
+            node = node.value
+        where = names.get(node.id) if isinstance(node, ast.Name) else None
+        for name in chain:
+            if isinstance(where, ModuleType):
+                assert hasattr(where, name), f"{where.__name__} has no {name}"
+            where = getattr(where, name, None)
+
+
+@each_notebook
+def test_cells_are_short(path):
+    lengths = [len(cell.source.splitlines()) for cell in cells(path, "code")]
+    assert 12 <= len(lengths) <= 25
+    assert max(lengths) <= 25
+    assert sum(n > 15 for n in lengths) <= 3
+
+
+@each_notebook
+def test_chapter_has_its_parts(path):
+    text = prose(path)
+    opening = "\n".join(text.splitlines()[:60])
+    assert text.startswith("# ")
+    assert re.search(r"in this chapter", opening, re.I), "say what the reader will be able to do"
+    assert re.search(r"(run ?time|runs in|\d+ (s|seconds))", opening, re.I), "say how long the chapter runs"
+    assert re.search(r"^#+ Exercises", text, re.M)
+    exercises = text[re.search(r"^#+ Exercises", text, re.M).start() :]
+    solutions = re.findall(r"^[`:]{3,}\{admonition\} +Solution.*\n(?::.*\n)*?:class:.*\bdropdown\b", exercises, re.M)
+    assert len(solutions) >= 3, "three exercises at least, each with a folded solution"
+    assert re.search(r"take.?away", text, re.I)
+
+
+def calls(tree, name):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == name:
+            yield node
+
+
+@each_notebook
+def test_every_figure_goes_through_show_with_words(path):
+    shown = list(calls(code(path), "show"))
+    for call in shown:
+        alt = next((k.value for k in call.keywords if k.arg == "alt"), None)
+        assert alt is not None, "show(fig, alt=...)"
+        assert not isinstance(alt, ast.Constant) or len(alt.value) >= 20, "say in a sentence what there is to see"
+    attributes = {n.attr for n in ast.walk(code(path)) if isinstance(n, ast.Attribute)}
+    assert not attributes & {"savefig"}
+
+
+# --- sources of all kinds --------------------------------------------------------------------------------------------
+
+
+def bibliography():
+    from pybtex.database import parse_file
+
+    return set(parse_file(str(BOOK / "references.bib")).entries)
+
+
+@pytest.mark.parametrize("page", toc())
+def test_every_citation_is_in_the_bibliography(page):
+    path = next(p for p in (BOOK / f"{page}.md", BOOK / f"{page}.ipynb") if p.exists())
+    cited = {key.strip() for keys in re.findall(r"\{cite[:\w]*\}`([^`]+)`", prose(path)) for key in keys.split(",")}
+    assert cited <= bibliography()
+
+
+def test_the_api_pages_have_every_module_and_method():
+    from fednb.methods import ALL
+
+    text = "\n".join(p.read_text() for p in (BOOK / "api").glob("*.md"))
+    listed = set(re.findall(r"automodule:: ([\w.]+)", text))
+    modules = {f"fednb.{p.stem}" for p in (ROOT / "fednb").glob("[!_]*.py")}
+    assert modules | {method.__module__ for method in ALL} <= listed
+
+
+def test_no_machine_path_in_the_sources():
+    for path in [ROOT / "_config.yml", *BOOK.rglob("*.md"), *NOTEBOOKS]:
+        assert not re.search(r"(^|[\s\"'(=])/(work|tmp|root|home)/", path.read_text(), re.M), path
+
+
+# --- the built pages -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="pages", scope="session")
+def pages_fixture() -> Path:
+    """The built book; builds it if it is not there or old (one process at a time: build.py has a lock)."""
+    done = subprocess.run([sys.executable, BOOK / "build.py", "html"], capture_output=True, text=True)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+    return ROOT / "_build" / "html"
+
+
+class Page(HTMLParser):
+    """Ids, links, sources of scripts, styles and images, and images without words."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loads, self.mute, self.text = set(), [], [], [], text
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.ids |= {attrs[name] for name in ("id", "name") if attrs.get(name)}
+        if tag == "a" and "href" in attrs:
+            self.links.append(attrs["href"])
+        if tag in ("script", "img", "iframe", "source") and attrs.get("src"):
+            self.loads.append(attrs["src"])
+        if tag == "link" and attrs.get("rel") not in ("canonical", "search", "index", "next", "prev"):
+            self.loads.append(attrs["href"])
+        if tag == "img" and not (attrs.get("alt") or "").strip():
+            self.mute.append(attrs.get("src", "")[:80])
+
+
+@pytest.fixture(scope="session")
+def parsed(pages):
+    return {p: Page(p.read_text()) for p in pages.rglob("*.html") if "_static" not in p.parts}
+
+
+def test_every_page_is_built(pages):
+    assert all((pages / f"{page}.html").exists() for page in toc())
+    assert (pages / "index.html").exists()
+
+
+def test_links_lead_somewhere(parsed, pages):
+    broken = []
+    for path, page in parsed.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            ids = parsed[target].ids if target in parsed else {unquote(parts.fragment)}
+            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in ids):
+                broken.append((path.name, link))
+    assert not broken
+
+
+def test_pages_load_only_their_own_files(parsed):
+    for path, page in parsed.items():
+        for address in page.loads:
+            parts = urlsplit(address)
+            assert parts.scheme in ("", "data") and not parts.netloc, f"{path.name} loads {address}"
+            assert parts.scheme or (path.parent / unquote(parts.path)).exists(), f"{path.name} lacks {address}"
+
+
+def test_every_picture_has_words(parsed):
+    assert not {path.name: page.mute for path, page in parsed.items() if page.mute}
+
+
+def test_pages_stay_small(parsed):
+    assert not [path.name for path, page in parsed.items() if len(page.text) > 2_000_000]
+
+
+def test_the_bibliography_lists_every_entry(parsed, pages):
+    assert len(re.findall(r'<div class="citation', parsed[pages / "references.html"].text)) == len(bibliography())
+
+
+def test_notebooks_can_be_downloaded_and_launched(parsed, pages):
+    for path in NOTEBOOKS:
+        links = parsed[pages / path.relative_to(BOOK).with_suffix(".html")].links
+        assert any(link.endswith(path.name) and "://" not in link for link in links)
+        for host in ("colab.research.google.com", "mybinder.org"):
+            assert any(urlsplit(link).netloc == host for link in links)
+
+
+def test_the_introduction_promises_only_what_exists(parsed, pages):
+    text = parsed[pages / "intro.html"].text
+    for paper in ("wecfl", "fedgwc", "ocfl", "fedcvr_bolt", "gcfl"):
+        assert (f'href="papers/{paper}.html"' in text) == (BOOK / "papers" / f"{paper}.ipynb").exists()
+
+
+# --- the program that builds them, on a book of one chapter ----------------------------------------------------------
+
+TINY = {
+    "_config.yml": "title: Tiny\nonly_build_toc_files: true\n"
+    "execute: {execute_notebooks: cache, stderr_output: remove-warn}\n"
+    "sphinx:\n  config: {nb_execution_raise_on_error: true}\n",
+    "constraints.txt": "torch==0\n",
+    "fednb/__init__.py": "",
+    "book/_toc.yml": "format: jb-book\nroot: intro\nchapters:\n- file: one\n",
+    "book/intro.md": "# Tiny\n\nSee {doc}`one`.\n",
+}
+
+
+class Tiny:
+    """A project of one chapter in a folder of its own."""
+
+    def __init__(self, root):
+        self.root = root
+        for name, text in TINY.items():
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text)
+        shutil.copy(BOOK / "build.py", root / "book")
+        self.write("print(6 * 7)")
+
+    def program(self):
+        """The program as a module: it looks for its book beside itself."""
+        spec = importlib.util.spec_from_file_location("build", self.root / "book" / "build.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def write(self, source, text="# One", name="one.ipynb"):
+        notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
+        notebook.cells = [nbformat.v4.new_markdown_cell(text, id="a"), nbformat.v4.new_code_cell(source, id="b")]
+        nbformat.write(notebook, self.root / "book" / name)
+
+    def build(self, verb):
+        command = [sys.executable, self.root / "book" / "build.py", verb]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.root)
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return Tiny(tmp_path)
+
+
+def test_a_good_book_is_made_once(tiny):
+    code, said = tiny.build("html")
+    assert code == 0 and "ran book/one.ipynb" in said, said
+    assert "42" in (tiny.root / "_build" / "html" / "one.html").read_text()
+    code, said = tiny.build("html")
+    assert code == 0 and "all executed already" in said and "up to date" in said and len(said.splitlines()) == 2
+
+    (tiny.root / "book" / "intro.md").write_text("# Tiny\n\nSee {doc}`none`.\n")
+    for _ in range(2):  # a warning does not go away by asking again
+        code, said = tiny.build("html")
+        assert code != 0 and "unknown document" in said and "all executed already" in said, said
+
+    build, chapter = tiny.program(), tiny.root / "book" / "one.ipynb"
+    tiny.write("print(6 * 7)", text="# One\n\nOther words.")
+    assert build.known(chapter), "prose does not run"
+    for name in ("fednb/__init__.py", "constraints.txt"):
+        build.remember(chapter, chapter, 1.0)
+        assert build.known(chapter)
+        (tiny.root / name).write_text("# changed\n")
+        assert not build.known(chapter), f"a change of {name} must throw the executions away"
+
+
+def test_a_bad_notebook_fails_every_time(tiny):
+    tiny.write("1 / 0")
+    tiny.write("import sys\nprint('beware', file=sys.stderr)", name="two.ipynb")
+    for _ in range(2):
+        code, said = tiny.build("execute")
+        assert code != 0 and "FAILED book/one.ipynb" in said and "FAILED book/two.ipynb" in said
+        assert "ZeroDivisionError" in said and "cell 1 writes to stderr: beware" in said
+
+
+def test_docstrings_become_restructured_text(tiny):
+    build = tiny.program()
+    lines = ["Say |x| and `a|b`.", "", "| paper | here |", "|---|---|", "| w | theta[0] |", ""]
+    build._docstring(None, "module", "", None, None, lines)
+    assert lines[0] == r"Say \|x\| and `a|b`."
+    assert lines[2:8] == [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   :widths: auto",
+        "",
+        "   * - paper",
+        "     - here",
+    ]
+    assert "- ``theta``: (n, D) the clients' new rows" in build._fields(fednb.federation.Update)
