@@ -61,7 +61,8 @@ class Lean:
     """One client per core at a time, each on a single torch thread."""
 
     def __init__(self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int) -> None:
-        self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
+        self.layout, self.x, self.y = Layout.of(module), x, y
+        self.mean_loss = F.cross_entropy if loss is cross_entropy else lambda out, y: loss(out, y).mean()  # fused
         self.draws = has_dropout(module)
         self.workers = 1 if self.draws else workers  # threads would share dropout's random stream
         self._module = module
@@ -103,7 +104,7 @@ class Lean:
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
             th, memory = [p.data for p in parameters], [list(self.layout.tensors(s).values()) for s in state]
         index, shift = plan.index.to(flat.device), None if plan.shift is None else plan.shift.to(flat.device)
-        losses = flat.new_empty(len(index))
+        losses = []
         if self.draws:
             torch.manual_seed(plan.seed)
         for s, b in enumerate(plan.size):
@@ -112,16 +113,15 @@ class Lean:
             x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
             if shift is not None:
                 x = augment(x, shift[s, :b])
-            loss = self.loss(low_precision(forward, x) if local.amp else forward(x), y).mean()
+            loss = self.mean_loss(low_precision(forward, x) if local.amp else forward(x), y)
+            losses.append(loss.detach())
             g = list(torch.autograd.grad(loss, parameters))
-            losses[s] = loss.detach()
-            with torch.no_grad():
-                if whole:
-                    g = [torch.cat([part.reshape(-1) for part in g])]  # (P,)
-                if correct is not None:
-                    g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
-                descend(th, g, memory, lr, local)
-        return losses, state
+            if whole:
+                g = [torch.cat([part.reshape(-1) for part in g])]  # (P,)
+            if correct is not None:
+                g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
+            descend(th, g, memory, lr, local)
+        return torch.stack(losses) if losses else flat[:0], state
 
     def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500) -> list[Tensor]:
         """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model in eval mode -> (m, ...)."""
@@ -323,6 +323,16 @@ class RaggedNorm(_BatchNorm):
             self.running_var.mul_(1 - self.momentum).add_(self.momentum * var.detach().flatten() * count / (count - 1))
         y = (x - mu) * (var + self.eps).rsqrt()
         return y * self.weight.view(-1, *wide[1:]) + self.bias.view(-1, *wide[1:]) if self.affine else y
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Loss of each sample, (B, classes), (B,) -> (B,)."""
+    return F.cross_entropy(logits, y, reduction="none")
+
+
+def squared_error(out: Tensor, y: Tensor) -> Tensor:
+    """Loss of each sample, for real targets of any shape: (B, ...), (B, ...) -> (B,)."""
+    return (out.reshape(y.shape) - y).square().reshape(len(y), -1).mean(1)
 
 
 def has_dropout(module: nn.Module) -> bool:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .backends import Batched, Correction, Lean, TaskError
+from .backends import Batched, Correction, Lean, TaskError, cross_entropy, squared_error
 from .data import Dataset
 from .params import Layout
 from .partition import Partition, class_counts
@@ -149,7 +149,7 @@ class Federation:
         self.t = 0  # the round, set by run: learning-rate schedules and events look at it
         self.meter, self.events = Meter(), []
         self._x, self._y = _tensors(data, self.device, dtype)
-        self._loss = loss or (_squared_error if self._y.is_floating_point() else _cross_entropy)
+        self._loss = loss or (squared_error if self._y.is_floating_point() else cross_entropy)
         self._parts, self._model, self._dtype, self._start = parts, model, dtype, start
         self._ids = np.arange(self.K) if ids is None else np.asarray(ids)
         self._visits, self._draws = np.zeros(self.K, dtype=np.int64), 0
@@ -371,7 +371,7 @@ class Federation:
         return total / total.sum(1, keepdim=True)
 
     def _only_finite(self, before, after, losses, plans, who, local) -> Tensor:
-        bad = ~after.isfinite().all(1)
+        bad = ~after.sum(1).isfinite()  # one cheap pass; a sum that overflows is divergence too
         if not bool(bad.any()):
             return after
         for i in bad.nonzero()[:, 0].tolist():
@@ -402,14 +402,6 @@ def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Lists of samples as one list, with the owner of each and the size of each list."""
     size = torch.tensor([len(i) for i in own], device=own[0].device)
     return torch.cat(list(own)), torch.repeat_interleave(size), size
-
-
-def _cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(logits, y, reduction="none")
-
-
-def _squared_error(out: Tensor, y: Tensor) -> Tensor:
-    return (out.reshape(y.shape) - y).square().reshape(len(y), -1).mean(1)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from dataclasses import asdict, is_dataclass
 from io import BytesIO
 from math import isfinite, prod
 from pathlib import Path
+from typing import Any
 from zlib import compress
 
 import anywidget
