@@ -50,4 +50,4 @@ $(PEERS)/%/.ready: tests/bench/peers/requirements-%.txt constraints.txt
 	touch $@
 
 clean:  ## remove what was built, keep .venv
-	rm -rf _build
+	rm -rf _build .run

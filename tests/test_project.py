@@ -113,7 +113,7 @@ def test_this_environment_is_the_pinned_one():
 
 def test_make_help_lists_the_targets():
     out = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for target in ("book", "test", "bench", "bench-peers"):
+    for target in ("book", "lab", "test", "bench", "bench-peers"):
         assert re.search(rf"^{target}\s+\S", out, re.M), f"make help does not list {target}"
 
 
@@ -124,3 +124,8 @@ def test_the_readme_example_runs():
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.returncode == 0, out.stderr
     assert "FedAvg" in out.stdout and "LocalOnly" in out.stdout
+
+
+def test_the_readme_shows_the_book():
+    pictures = re.findall(r"!\[(.+)\]\((.+)\)", (ROOT / "README.md").read_text())
+    assert pictures and all(alt and (ROOT / path).exists() for alt, path in pictures)
