@@ -148,7 +148,7 @@ def test_the_seal_works():
 
     code = "def step(self, state, fed, t):\n    fed.truth\n    return state"
     namespace = {}
-    exec(compile(code, "fednb/methods/cheat.py", "exec"), namespace)
+    exec(compile(code, "<methods>", "exec"), namespace)
     Cheat.step = namespace["step"]
     fed = Sealed(blobs(), ragged((9, 14)), NETWORKS["mlp"][1])
     fed.sealed = True
