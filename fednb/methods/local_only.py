@@ -1,4 +1,4 @@
-"""LocalOnly: no federation at all, every client trains by itself. The control that every gain must beat."""
+"""LocalOnly: no federation at all, every client trains by itself. The control that belongs beside every gain."""
 
 from __future__ import annotations
 
