@@ -220,18 +220,22 @@ def sweep(
     """Do the tasks whose records are not in the file yet, and return the records of all of them.
 
     Runs go through joblib: ``loky`` processes by default (one per core), or what ``joblib.parallel_config`` says, for
-    Dask or Ray. Each record is in the file, whole, as soon as its run ends: a sweep that was killed goes on where it
-    was. A run that fails does not stop the others; all failures are reported at the end.
+    Dask or Ray. Each record is in the file, whole, as soon as its run ends (with a backend that returns results only
+    together, when all have ended): a sweep that was killed goes on where it was. A run that fails does not stop the
+    others; all failures are reported at the end.
     """
     from joblib import Parallel, cpu_count, delayed
+    from joblib.parallel import get_active_backend
     from tqdm.auto import tqdm
 
     tasks = list(tasks)
     done = {record["key"] for record in store.read(path)}
     todo = list({task.key: task for task in tasks if task.key not in done}.values())
     failures = []
-    jobs = min(n_jobs or cpu_count(), max(len(todo), 1))
-    outcomes = Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(task) for task in todo)
+    backend, configured = get_active_backend()  # (loky, None) unless parallel_config says otherwise
+    jobs = n_jobs or configured or min(cpu_count(), max(len(todo), 1))
+    mode = "generator_unordered" if backend.supports_return_generator else "list"
+    outcomes = Parallel(n_jobs=jobs, return_as=mode)(delayed(_attempt)(task) for task in todo)
     for outcome in tqdm(outcomes, total=len(todo), desc=Path(path).stem, **silent(not progress)):
         if isinstance(outcome, dict):
             store.append(path, outcome)

@@ -69,14 +69,14 @@ def append(path: str | Path, record: dict[str, Any]) -> None:
     record = plain({k: v for k, v in record.items() if k != "check"})
     record["check"] = digest(record)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{path}.lock"):
+    lock = Path(tempfile.gettempdir()) / f"fednb-{digest(str(path.resolve()))}.lock"  # stays: who waits holds it open
+    with FileLock(lock):
         records = [old for old in read(path) if old["key"] != record["key"]] + [record]
         records.sort(key=lambda r: (r["method"], r["dataset"], r["partition"], r["seed"], r["key"]))
         text = "[\n" + ",\n".join(json.dumps(r, sort_keys=True, allow_nan=False) for r in records) + "\n]\n"
         if len(text) > MAX_BYTES:
             raise StoreError(f"{path} would grow to {len(text)} bytes, over {MAX_BYTES}: keep fewer curves per record")
         atomically(path, lambda file: file.write(text.encode()))
-    Path(f"{path}.lock").unlink(missing_ok=True)
 
 
 def plain(value: Any) -> Any:

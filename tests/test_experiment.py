@@ -267,6 +267,26 @@ def test_the_same_record_from_processes_and_from_here(tmp_path):
     assert [r["metrics"] for r in here] == [r["metrics"] for r in there]
 
 
+def test_a_sweep_heeds_joblibs_configuration(tmp_path, monkeypatch):
+    import joblib
+
+    asked = []
+    original = joblib.Parallel.__init__
+    monkeypatch.setattr(joblib.Parallel, "__init__", lambda self, **kw: (asked.append(kw), original(self, **kw))[1])
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        assert len(sweep(tasks(seeds=(4,)), tmp_path / "c.json", progress=False)) == 2
+    assert asked[0]["n_jobs"] == 3 and asked[0]["return_as"] == "generator_unordered"
+
+
+def test_two_writers_lose_nothing(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    path = tmp_path / "table.json"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda seed: store.append(path, record(seed)), range(24)))
+    assert [r["seed"] for r in store.read(path)] == list(range(24))
+
+
 @dataclass(frozen=True)
 class Broken(FedAvg):
     def step(self, state, fed, t):
