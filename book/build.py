@@ -141,6 +141,7 @@ def remember(path: Path, executed: Path, seconds: float) -> None:
     nb.metadata.language_info = ran.metadata.get("language_info", {"name": "python"})
     bundle = CacheBundleIn(nb, path, data={"execution_seconds": seconds})
     cache().cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    STAMP.unlink(missing_ok=True)  # Sphinx sees no change in the notebook itself: all pages must be read again
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

@@ -196,6 +196,12 @@ function bars(p, width, lim) {
   return key + plot(p, width, { ...lim, x: [-0.5, p.x.length - 0.5] }, all, p.x.map(format));
 }
 
+/** Black or white, whichever has a contrast of at least 4.5 on a colour: they tie at a luminance of 0.179. */
+export function inkOn(colour) {
+  const [r, g, b] = colour.map((v) => (v <= 10 ? v / 3295 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+}
+
 function heatmap(p, width, lim) {
   const [rows, cols, top, left] = [p.z.length, p.z[0].length, 8, margin(p, p.y)];
   const wide = Math.min((width - left - BAR) / cols, rows === cols ? 280 / rows : 80);
@@ -206,7 +212,7 @@ function heatmap(p, width, lim) {
   const cell = (v, i, j) => {
     const [x, y, c] = [left + j * wide, top + i * tall, rgb(t(v), p.cmap)];
     const box = rect(x, y, wide - gap, tall - gap, `rgb(${c})`, `${p.y[i]}, ${p.x[j]}: ${format(v)}`);
-    const ink = `style="fill:${0.3 * c[0] + 0.59 * c[1] + 0.11 * c[2] > 140 ? "#111" : "#fff"}"`;
+    const ink = `style="fill:${inkOn(c)}"`;
     const number = () => text(x + wide / 2, y + tall / 2 + 4, format(Math.round(v / unit) * unit), "middle", ink);
     return v == null ? "" : wide < 34 || tall < 15 ? box : box + number();
   };

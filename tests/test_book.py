@@ -404,3 +404,13 @@ def test_docstrings_become_restructured_text(tiny):
         "     - here",
     ]
     assert "- ``theta``: (n, D) the clients' new rows" in build._fields(fednb.federation.Update)
+
+
+def test_a_change_of_the_library_reaches_the_page(tiny):
+    """The notebook itself stays as it is, so Sphinx would think its page up to date (it did, once)."""
+    tiny.write('print(open("../../fednb/__init__.py").read())')
+    for words in ("first edition", "second edition"):
+        (tiny.root / "fednb" / "__init__.py").write_text(f"# {words}\n")
+        code, said = tiny.build("html")
+        assert code == 0 and "ran book/one.ipynb" in said, said
+        assert words in (tiny.root / "_build" / "html" / "one.html").read_text()

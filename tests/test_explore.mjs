@@ -152,3 +152,15 @@ test("a page's data is unpacked", async () => {
 test("the module can stand inside a page", () => {
   assert.ok(!/<\/script|<!--|https?:/i.test(source.toString()));
 });
+
+test("numbers in cells can be read on every colour", () => {
+  const linear = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = (c) => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+  for (const map of ["viridis", "diverging"])
+    for (let t = 0; t <= 1; t += 0.005) {
+      const colour = fx.rgb(t, map);
+      const ink = fx.inkOn(colour) === "#fff" ? 1 : 0;
+      const [a, b] = [light(colour), ink].sort((x, y) => y - x);
+      assert.ok((a + 0.05) / (b + 0.05) >= 4.5, `${map} at ${t}`);
+    }
+});
