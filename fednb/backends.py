@@ -1,7 +1,7 @@
 """Local SGD of many clients at once: two backends, one result.
 
 :class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of a row, so that loading a model
-is one copy and an SGD step is a few operations on flat vectors; torch itself runs on one thread per worker.
+is one copy, and an SGD step needs no optimiser object; torch itself runs on one thread per worker.
 :class:`Batched` is for GPUs: all clients of a round take each step together, as one ``vmap(grad)``; ragged batches are
 padded with samples of weight zero, and nothing in the loop waits for the device.
 """
@@ -125,16 +125,15 @@ class Lean:
 
     def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500) -> list[Tensor]:
         """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model in eval mode -> (m, ...)."""
-        pieces = [(i, part) for i, (_, x) in enumerate(tasks) for part in x.split(batch)]
-        done: list[list[Tensor | None]] = [[None] * math.ceil(max(len(x), 1) / batch) for _, x in tasks]
-        slots = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
+        done = [list(x.split(batch)) for _, x in tasks]  # inputs, each to be replaced by its outputs
+        pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
 
         def one(worker: Worker, k: int) -> None:
-            i, x = pieces[k]
+            i, j = pieces[k]
             worker.module.eval()
             with torch.no_grad():
                 worker.row.copy_(tasks[i][0])
-                done[i][slots[k][1]] = worker.forward(x)
+                done[i][j] = worker.forward(done[i][j])
 
         self._each(len(pieces), one)
         return [torch.cat(parts) for parts in done]
@@ -155,6 +154,7 @@ class Lean:
                 try:
                     task(worker, i)
                 except Exception as error:
+                    self._stop.set()
                     raise TaskError(i) from error
 
         threads = torch.get_num_threads()
@@ -191,11 +191,8 @@ class Batched:
         if has_dropout(module):
             raise ValueError('vmap has no random stream per client for dropout to draw from: use backend="lean"')
         self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
-        self.largest, self.chunk, self.memory = (
-            largest,
-            chunk,
-            memory,
-        )  # largest: samples of the largest client
+        self.largest = largest  # samples of the largest client
+        self.chunk, self.memory = chunk, memory
         self.logits = Lean(module, x, y, loss, workers=1).logits
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
@@ -220,7 +217,7 @@ class Batched:
         theta, states = rows.clone(), list(states)
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
         order = np.argsort(-steps, kind="stable")
-        size = self.chunk or self._chunk_that_fits(plans, rows)
+        size = self.chunk or (self._chunk_that_fits(plans, rows) if len(rows) else 1)
         for who in (order[at : at + size] for at in range(0, len(order), size)):
             i = torch.as_tensor(who, device=rows.device)
             some, given = [plans[k] for k in who], [a[i] for a in args]

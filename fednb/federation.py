@@ -267,6 +267,8 @@ class Federation:
 
         ``labels`` is (K,), the row of each client; or (K, C), the weight of each row in a soft vote of probabilities.
         """
+        if self._y.is_floating_point():
+            raise ValueError('evaluate counts classes; for real targets use fed.loss(theta, on="test")')
         votes = torch.as_tensor(labels, device=self.device)
         _check_votes(votes, self.K, len(theta))
         if on == "server":  # clients with the same model share its evaluation
@@ -381,6 +383,7 @@ class Federation:
             if self.diverged == "raise":
                 raise ClientError(f"client {int(who[i])} {what}")
             self.events.append(Event(self.t, int(who[i]), what))
+            self._memory.pop(int(who[i]), None)  # its momentum is not finite either
         return torch.where(bad[:, None], before, after)
 
 

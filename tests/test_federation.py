@@ -166,6 +166,8 @@ def test_regression_uses_squared_error():
     theta = fed.train(fed.start()[0]).theta
     torch.testing.assert_close(theta[0, :2], torch.tensor([1.0, -2.0], dtype=torch.float64), atol=1e-3, rtol=0)
     assert fed.loss(theta, on="test").max() < 1e-4
+    with pytest.raises(ValueError, match="counts classes"):
+        fed.evaluate(theta, torch.tensor([0, 1]))
 
 
 def test_snapshot_and_restore_are_exact():

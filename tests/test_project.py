@@ -129,3 +129,14 @@ def test_the_readme_example_runs():
 def test_the_readme_shows_the_book():
     pictures = re.findall(r"!\[(.+)\]\((.+)\)", (ROOT / "README.md").read_text())
     assert pictures and all(alt and (ROOT / path).exists() for alt, path in pictures)
+
+
+def test_the_readme_shows_the_committed_bench_results():
+    import json
+
+    from tests.bench.__main__ import table
+
+    results = json.loads((ROOT / "tests" / "bench" / "results.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    assert table(results).split("\n\n")[0] in text
+    assert f"{100 * results['server_share']:.1f} %" in text

@@ -232,6 +232,38 @@ def test_an_error_names_the_client_and_leaves_no_thread():
     assert fed.train(fed.start()[0]).theta.isfinite().all()  # and the federation goes on
 
 
+def test_an_error_stops_the_other_threads_at_their_next_step():
+    """One worker fails at once, the other has 10,000 epochs to go: it must not finish them."""
+    fed = federation(sizes=(20, 20), workers=2, local=Local(lr=0.01, batch_size=2, epochs=10_000))
+    steps = [0, 0]
+
+    def fail(g, th, k):
+        steps[int(k)] += 1
+        if k == 1:
+            raise RuntimeError("no")
+        return g
+
+    with pytest.raises(ClientError, match="client 1"):
+        fed.train(fed.start()[0], correct=fail, args=(torch.arange(2),))
+    assert steps[0] < 50_000 and steps[1] == 1
+
+
+@pytest.mark.parametrize("backend", ["lean", "batched"])
+def test_nobody_may_be_asked_to_train(backend):
+    fed = federation(backend=backend)
+    up = fed.train(fed.start()[0], torch.zeros(4, dtype=torch.bool))
+    assert up.theta.shape == (0, fed.layout.D) and len(up.losses) == 0 and fed.meter.updates == 0
+
+
+def test_a_diverged_client_does_not_keep_its_momentum():
+    local = Local(lr=0.05, batch_size=5, momentum=0.9, keep_state=True)
+    fed = federation(local=local, diverged="record")
+    theta, wild = fed.start()[0], torch.tensor([[1.0], [1.0], [1e38], [1.0]])
+    fed.train(theta, correct=lambda g, th, s: g * s, args=(wild,))
+    fed.train(theta)
+    assert [e.client for e in fed.events] == [2]  # once: the next round is sound again
+
+
 def test_ctrl_c_stops_the_threads():
     fed = federation(workers=2, local=Local(lr=0.01, batch_size=2, epochs=10_000))
 

@@ -229,7 +229,7 @@ def table(result: dict) -> str:
         )
     if "server_share" in result:
         lines += ["", f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %"]
-        steps = ", ".join(f"K = {K:,}: {ms} ms" for K, ms in result["growth_ms"].items())
+        steps = ", ".join(f"K = {int(K):,}: {ms} ms" for K, ms in result["growth_ms"].items())
         lines += [f"Time per round, 10 clients sampled: {steps}"]
     return "\n".join(lines)
 
