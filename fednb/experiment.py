@@ -75,6 +75,9 @@ def run(
 ) -> History:
     """Run a method for a number of rounds; evaluate after every ``every``-th and after the last.
 
+    A federation remembers who was visited and what was sent, so give every run a fresh one of the same seed: then all
+    methods meet the same clients, batches and first model.
+
     Ctrl-C ends the run after the last whole round and keeps what was done. With ``checkpoint``, the run is saved there
     every ``save_every`` rounds and at its end, and goes on from there, bit for bit, when called again (also with more
     rounds). ``TQDM_DISABLE=1`` silences progress bars everywhere.
