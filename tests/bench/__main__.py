@@ -164,12 +164,13 @@ def race(w: Workload, turns: int, only_core: bool) -> dict:
         print(file=sys.stderr)
     peers = [name for name in field if " " in name]
     best = min(peers, key=lambda name: statistics.median(seconds[name]), default=None)
+    rivals = {"vs_plain": "plain", "vs_limit": "limit", "vs_peer": best}
+    ratios = {name: ratio(seconds, "fednb", rival) if rival else [None] * 3 for name, rival in rivals.items()}
     return {
         "sampled": w.sampled,
         "turns": turns,
-        "vs_plain": ratio(seconds, "fednb", "plain"),
-        "vs_limit": ratio(seconds, "fednb", "limit"),
-        "vs_peer": ratio(seconds, "fednb", best) if best else None,
+        **{name: middle for name, (middle, _, _) in ratios.items()},
+        "quartiles": {name: [low, high] for name, (_, low, high) in ratios.items()},
         "best_peer": best,
         "rounds_per_second": {name: round(1 / statistics.median(s), 4) for name, s in seconds.items()},
         "all_vs_plain": {name: ratio(seconds, name, "plain")[0] for name in field},
@@ -221,7 +222,7 @@ def table(result: dict) -> str:
     lines = ["| workload | vs plain loop | vs limit | vs best peer | best peer |", "|---|---|---|---|---|"]
     for name, r in result["workloads"].items():
         cell = {
-            k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(*r[k])
+            k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(r[k], *r["quartiles"][k])
             for k in ("vs_plain", "vs_limit", "vs_peer")
         }
         lines.append(
