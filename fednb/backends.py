@@ -123,14 +123,14 @@ class Lean:
             descend(th, g, memory, lr, local)
         return torch.stack(losses) if losses else flat[:0], state
 
-    def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500) -> list[Tensor]:
-        """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model in eval mode -> (m, ...)."""
+    def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500, train: bool = False) -> list[Tensor]:
+        """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model -> (m, ...); in eval mode, or not."""
         done = [list(x.split(batch)) for _, x in tasks]  # inputs, each to be replaced by its outputs
         pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
 
         def one(worker: Worker, k: int) -> None:
             i, j = pieces[k]
-            worker.module.eval()
+            worker.module.train(train)
             with torch.no_grad():
                 worker.row.copy_(tasks[i][0])
                 done[i][j] = worker.forward(done[i][j])

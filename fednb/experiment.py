@@ -19,6 +19,7 @@ import torch
 from . import __version__, data, metrics, store
 from .federation import Federation
 from .history import History
+from .partition import match_test
 from .training import Local
 
 
@@ -68,12 +69,13 @@ def run(
     rounds: int,
     *,
     every: int = 1,
+    last: int = 1,
     measure: Callable[[Federation, Any], dict[str, Any]] = measure,
     progress: bool = True,
     checkpoint: str | Path | None = None,
     save_every: int = 10,
 ) -> History:
-    """Run a method for a number of rounds; evaluate after every ``every``-th and after the last.
+    """Run a method for a number of rounds; evaluate after every ``every``-th and after each of the ``last`` ones.
 
     A federation remembers who was visited and what was sent, so give every run a fresh one of the same seed: then all
     methods meet the same clients, batches and first model.
@@ -84,8 +86,8 @@ def run(
     """
     from tqdm.auto import tqdm
 
-    if rounds < 0 or every < 1 or save_every < 1:
-        raise ValueError(f"rounds={rounds}, every={every}, save_every={save_every}: need >= 0, >= 1, >= 1")
+    if rounds < 0 or min(every, last, save_every) < 1:
+        raise ValueError(f"rounds={rounds}, every={every}, last={last}, save_every={save_every}: need >= 0, then >= 1")
     state = method.init(fed)
     history, done = History(state=state), 0
     identity = {"method": repr(method), "federation": fed.identity()}
@@ -105,7 +107,7 @@ def run(
             try:
                 fed.t = t
                 state = method.step(history.state, fed, t)
-                numbers = measure(fed, state) if (t + 1) % every == 0 or t + 1 == rounds else None
+                numbers = measure(fed, state) if (t + 1) % every == 0 or t + last >= rounds else None
             except KeyboardInterrupt:
                 fed.restore(before)
                 del fed.events[events:]
@@ -152,7 +154,8 @@ class Task:
 
     ``partition`` and ``model`` are library functions with their keywords bound by ``functools.partial``; the partition
     receives the training labels and the seed. ``curves`` names the metrics whose value at every evaluated round is
-    kept, beside the final ones.
+    kept, beside the final ones. ``tags`` name the cell of a table that the run belongs to; they are no part of what was
+    asked for, so a table can be named anew without running anything again.
     """
 
     method: Any
@@ -164,8 +167,12 @@ class Task:
     seed: int = 0
     profile: str = "smoke"
     every: int = 1
+    last: int = 1
     curves: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)  # further keywords of Federation
+    official: bool = False  # test on official test samples with each client's class shares, see partition.match_test
+    measure: Callable[[Federation, Any], dict[str, Any]] = measure
+    tags: dict[str, str | int] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any]:
         """What was asked for, as JSON; a record's key is its hash."""
@@ -179,8 +186,11 @@ class Task:
             "seed": self.seed,
             "profile": self.profile,
             "every": self.every,
+            "last": self.last,
             "curves": list(self.curves),
             "options": {k: repr(v) for k, v in self.options.items()},
+            "official": self.official,
+            "measure": describe(self.measure),
         }
 
     @property
@@ -191,13 +201,17 @@ class Task:
     def federation(self) -> Federation:
         """Load the data, partition it, and build the federation."""
         dataset = data.load(self.dataset)
-        parts = self.partition(dataset.y[: dataset.n_train], seed=self.seed)
+        y, y_test = dataset.y[: dataset.n_train], dataset.y[dataset.n_train :]
+        parts = self.partition(y, seed=self.seed)
+        if self.official:
+            parts = match_test(parts, y, y_test, seed=self.seed)
         return Federation(dataset, parts, self.model, local=self.local, seed=self.seed, **self.options)
 
     def record(self, *, progress: bool = False) -> dict[str, Any]:
         """Do the run and write down what it gave."""
         dataset, fed = data.load(self.dataset), self.federation()
-        history = run(self.method, fed, self.rounds, every=self.every, progress=progress)
+        when = {"every": self.every, "last": self.last}
+        history = run(self.method, fed, self.rounds, **when, measure=self.measure, progress=progress)
         elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
         curves = {"round": [row["round"] for row in history.rows]} if self.curves else {}
@@ -267,7 +281,11 @@ def describe(function: Callable[..., Any]) -> str:
         if function.__name__ == "<lambda>":
             raise ValueError("a record cannot name a lambda: use a library function, or functools.partial of one")
         return f"{function.__name__}()"
-    bound = [*(repr(a) for a in function.args), *(f"{k}={v!r}" for k, v in sorted(function.keywords.items()))]
+
+    def word(value: Any) -> str:
+        return describe(value) if callable(value) else repr(value)
+
+    bound = [*(word(a) for a in function.args), *(f"{k}={word(v)}" for k, v in sorted(function.keywords.items()))]
     return f"{function.func.__name__}({', '.join(bound)})"
 
 

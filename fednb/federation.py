@@ -1,8 +1,8 @@
 """The federation: the only door through which a method reaches its clients.
 
-A method sees the number of clients ``K``, their sizes ``n``, and six verbs: ``start``, ``sample``, ``train``, ``loss``,
-``predict`` and ``evaluate``. It never sees a sample of a client, and never the hidden ``truth`` about clusters. What
-passes the door is counted by the ``meter``.
+A method sees the number of clients ``K``, their sizes ``n``, and seven verbs: ``start``, ``sample``, ``draw``,
+``train``, ``loss``, ``predict`` and ``evaluate``. It never sees a sample of a client, and never the hidden ``truth``
+about clusters. What passes the door is counted by the ``meter``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, plan
 
-START, SAMPLE, CLIENT = range(3)  # purposes: random streams of different purpose never meet
+START, SAMPLE, CLIENT, DRAW = range(4)  # purposes: random streams of different purpose never meet
 
 
 class ClientError(RuntimeError):
@@ -111,6 +111,9 @@ class Federation:
         Clients per pass of the batched backend, or the bytes that a pass may take.
     loss
         ``loss(outputs, targets)`` per sample; cross-entropy for integer labels, squared error for real ones.
+    batch_stats
+        Judge BatchNorm models by the statistics of each client's own samples instead of the running ones, as code does
+        that never calls ``model.eval()`` (WeCFL's released code).
     diverged
         ``"raise"`` stops when a client's loss or row is no longer finite; ``"record"`` leaves that client out (its row
         comes back unchanged) and adds to ``events``.
@@ -135,6 +138,7 @@ class Federation:
         memory: float | None = None,
         loss: Callable[[Tensor, Tensor], Tensor] | None = None,
         dtype: torch.dtype = torch.float32,
+        batch_stats: bool = False,
         diverged: str = "raise",
         start: Tensor | None = None,
         ids: Sequence[int] | None = None,
@@ -142,7 +146,7 @@ class Federation:
         _check_choice("backend", backend, ("auto", "lean", "batched"))
         _check_choice("diverged", diverged, ("raise", "record"))
         _check_parts(data, parts)
-        self.local, self.seed, self.diverged = local or Local(), seed, diverged
+        self.local, self.seed, self.diverged, self.batch_stats = local or Local(), seed, diverged, batch_stats
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         self.K, self.classes = len(parts.train), data.classes
         self.n = torch.tensor([len(i) for i in parts.train], device=self.device)  # (K,) training samples
@@ -152,8 +156,8 @@ class Federation:
         self._loss = loss or (squared_error if self._y.is_floating_point() else cross_entropy)
         self._parts, self._model, self._dtype, self._start = parts, model, dtype, start
         self._ids = np.arange(self.K) if ids is None else np.asarray(ids)
-        self._visits, self._draws = np.zeros(self.K, dtype=np.int64), 0
-        self._memory: dict[int, tuple[Tensor, ...]] = {}  # optimiser state by client, when local.keep_state
+        self._visits, self._samples, self._seeds = np.zeros(self.K, dtype=np.int64), 0, 0
+        self._memory: dict[tuple[int, int], tuple[Tensor, ...]] = {}  # optimiser state by (client, slot), if kept
         used = np.concatenate([*parts.train, *parts.test])
         self._server = torch.as_tensor(np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device)
 
@@ -176,7 +180,7 @@ class Federation:
             f"seed={self.seed}, {type(self.backend).__name__.lower()} on {self.device})"
         )
 
-    # --- the six verbs -----------------------------------------------------------------------------------------------
+    # --- the seven verbs ---------------------------------------------------------------------------------------------
 
     def start(self, models: int = 1) -> Tensor:  # (models, D)
         """Initial rows; row j depends on the seed and on j only, so all methods of one seed start alike."""
@@ -192,11 +196,16 @@ class Federation:
         count = math.ceil(size * len(pool)) if fraction else int(size)
         if not size > 0 or (fraction and size > 1):
             raise ValueError(f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]")
-        keys = self._stream(SAMPLE, self._draws).random(self._ids.max() + 1)[self._ids]  # one ticket per client
-        self._draws += 1
+        keys = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[self._ids]  # one ticket per client
+        self._samples += 1
         chosen = pool.cpu().numpy()
         chosen = chosen[np.argsort(keys[chosen], kind="stable")[:count]]
         return torch.as_tensor(np.sort(chosen), device=self.device)
+
+    def draw(self) -> int:
+        """Draw an integer from the server's own random stream, to seed its k-means, say; samples stay as they are."""
+        self._seeds += 1
+        return int(self._stream(DRAW, self._seeds).integers(2**31))
 
     def train(
         self,
@@ -206,6 +215,7 @@ class Federation:
         correct: Correction | None = None,
         args: Sequence[Tensor] = (),
         travels: bool = True,
+        slot: int = 0,
         **changes: Any,
     ) -> Update:
         """Send rows to clients, let each train on its own data, and bring the new rows back.
@@ -218,6 +228,7 @@ class Federation:
         (n, D), with zeros where g meets buffers.
 
         With ``travels=False`` the rows are the clients' own and stay with them: the meter counts updates but no bytes.
+        A method that trains several models at a client numbers them by ``slot``: each has its own momentum, if kept.
         Further keywords change :class:`Local` for this call: ``train(theta, S, lr=0.1, steps=5)``.
         """
         who = self._who(clients)
@@ -227,7 +238,8 @@ class Federation:
         local = replace(self.local, **changes)
         args = [torch.as_tensor(a, device=self.device).expand(len(who), *a.shape[1:]) for a in args]
         plans = [self._plan(k, local) for k in who.tolist()]
-        states = [self._memory.get(k) if local.keep_state else None for k in who.tolist()]
+        homes = [(k, slot) for k in who.tolist()]
+        states = [self._memory.get(home) if local.keep_state else None for home in homes]
         try:
             done = self.backend.train(rows, plans, local, local.lr_at(self.t), correct, args, states)
         except TaskError as error:
@@ -235,10 +247,10 @@ class Federation:
             raise ClientError(f"client {int(who[error.i])}: {type(cause).__name__}: {cause}") from cause
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
-            self._memory |= zip(who.tolist(), done.states, strict=True)
+            self._memory |= zip(homes, done.states, strict=True)
         sent = rows.nbytes if travels else 0
         self._count(down=sent, up=sent, updates=len(who))
-        theta = self._only_finite(rows, done.theta, done.losses, plans, who, local)
+        theta = self._only_finite(rows, done.theta, done.losses, plans, homes, local)
         return Update(theta, done.losses, who)
 
     def loss(self, theta: Tensor, clients: Tensor | None = None, on: str = "train") -> Tensor:
@@ -247,8 +259,9 @@ class Federation:
         rows = theta[None] if theta.dim() == 1 else theta
         index, owner, size = _flat([parts[k] for k in who.tolist()])
         out = torch.empty(len(who), len(rows), dtype=self._dtype, device=self.device)
-        x, y = self._x[index], self._y[index]
-        for c, logits in enumerate(self.backend.logits([(row, x) for row in rows])):
+        y = self._y[index]
+        for c, row in enumerate(rows):
+            logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
             total = torch.zeros_like(out[:, c]).index_add_(0, owner, self._loss(logits, y))
             out[:, c] = total / size
         self._count(down=len(who) * rows.nbytes, up=out.nbytes)
@@ -300,23 +313,23 @@ class Federation:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that changes in a federation while it runs, as arrays: restore() brings it back bit for bit."""
-        arrays = {"visits": self._visits.copy(), "draws": np.array(self._draws)}
+        arrays = {"visits": self._visits.copy(), "draws": np.array([self._samples, self._seeds])}
         arrays |= {f"meter.{name}": np.array(v) for name, v in asdict(self.meter).items()}
-        for k, state in self._memory.items():
-            arrays |= {f"memory.{k}.{i}": t.cpu().numpy() for i, t in enumerate(state)}
+        for (k, slot), state in self._memory.items():
+            arrays |= {f"memory.{k}.{slot}.{i}": t.cpu().numpy() for i, t in enumerate(state)}
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take back what snapshot() gave."""
         if arrays["visits"].shape != (self.K,):
             raise ValueError(f"restore: a snapshot of {len(arrays['visits'])} clients, this federation has {self.K}")
-        self._visits, self._draws = arrays["visits"].copy(), int(arrays["draws"])
+        self._visits, (self._samples, self._seeds) = arrays["visits"].copy(), arrays["draws"].tolist()
         self.meter = Meter(**{name: int(arrays[f"meter.{name}"]) for name in asdict(self.meter)})
-        memory: dict[int, dict[int, Tensor]] = {}
+        memory: dict[tuple[int, int], dict[int, Tensor]] = {}
         for key in (key.split(".") for key in arrays if key.startswith("memory.")):
             value = torch.as_tensor(arrays[".".join(key)], device=self.device)
-            memory.setdefault(int(key[1]), {})[int(key[2])] = value
-        self._memory = {k: tuple(v[i] for i in range(len(v))) for k, v in memory.items()}
+            memory.setdefault((int(key[1]), int(key[2])), {})[int(key[3])] = value
+        self._memory = {home: tuple(v[i] for i in range(len(v))) for home, v in memory.items()}
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -365,14 +378,22 @@ class Federation:
             votes = F.one_hot(votes, len(theta))
         votes = votes[owner].to(self._dtype)  # (N, C)
         row, sample = votes.T.nonzero(as_tuple=True)  # who votes at which sample, row by row
-        mine = sample.split(torch.bincount(row, minlength=len(theta)).tolist())
-        tasks = [(theta[c], self._x[index[i]]) for c, i in enumerate(mine) if len(i)]
-        p = torch.cat(self.backend.logits(tasks)).softmax(1)
+        p = self._outputs(theta, row, index[sample], owner[sample]).softmax(1)
         total = torch.zeros(len(index), self.classes, dtype=self._dtype, device=self.device)
         total.index_add_(0, sample, votes[sample, row, None] * p)
         return total / total.sum(1, keepdim=True)
 
-    def _only_finite(self, before, after, losses, plans, who, local) -> Tensor:
+    def _outputs(self, theta: Tensor, row: Tensor, index: Tensor, owner: Tensor) -> Tensor:  # (N, ...)
+        """Outputs of row ``row[j]`` at sample ``index[j]``; equal rows stand together, and so do equal owners in them.
+
+        With ``batch_stats`` a model meets one owner's samples at a time, for their statistics are its own.
+        """
+        group = row * (int(owner.max()) + 1) + owner if self.batch_stats else row
+        sizes = group.unique_consecutive(return_counts=True)[1].tolist()
+        tasks = [(theta[c[0]], self._x[i]) for c, i in zip(row.split(sizes), index.split(sizes), strict=True)]
+        return torch.cat(self.backend.logits(tasks, train=self.batch_stats))
+
+    def _only_finite(self, before, after, losses, plans, homes, local) -> Tensor:
         bad = ~after.sum(1).isfinite()  # one cheap pass; a sum that overflows is divergence too
         if not bool(bad.any()):
             return after
@@ -381,9 +402,9 @@ class Federation:
             step = f"loss not finite from local step {int(lost[0])}" if len(lost) else "parameters not finite"
             what = f"diverged in round {self.t}: {step} (lr={local.lr_at(self.t):g}); lower lr or check the data"
             if self.diverged == "raise":
-                raise ClientError(f"client {int(who[i])} {what}")
-            self.events.append(Event(self.t, int(who[i]), what))
-            self._memory.pop(int(who[i]), None)  # its momentum is not finite either
+                raise ClientError(f"client {homes[i][0]} {what}")
+            self.events.append(Event(self.t, homes[i][0], what))
+            self._memory.pop(homes[i], None)  # its momentum is not finite either
         return torch.where(bad[:, None], before, after)
 
 

@@ -24,7 +24,7 @@ both together. *Complete* means that every sample of the pool is dealt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -186,6 +186,34 @@ def match_test(part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0
     rng = np.random.default_rng(seed)
     counts = _whole(ratio * have, np.floor(ratio * used + 1e-9), rng)
     return part._replace(test=[np.sort(own) + len(y) for own in _hand_out(y_test, counts, rng)])
+
+
+def subset(y: np.ndarray, law: Callable[..., Partition], samples: int, *, seed: int = 0) -> Partition:
+    """Partition only `samples` of the pool, drawn at random, by a law with its own keywords bound.
+
+    `subset(y, partial(iid, clients=30), 6000)` keeps clients small when they are few.
+    """
+    y = _labels(y)
+    _check_count("samples", samples, len(y), "size of the pool")
+    pick = np.sort(np.random.default_rng(seed).choice(len(y), samples, replace=False))
+    part = law(y[pick], seed=seed)
+    return part._replace(train=[pick[own] for own in part.train], test=[pick[own] for own in part.test])
+
+
+def refill(y: np.ndarray, law: Callable[..., Partition], least: int = 6, *, seed: int = 0) -> Partition:
+    """Replace each client with fewer than `least` test samples by a copy of another, drawn at random.
+
+    What WeCFL's released code does to keep its number of clients: copies share all their samples, so they
+    count twice in every average. Only for re-running that code.
+    """
+    part = law(y, seed=seed)
+    good = np.flatnonzero([len(own) >= least for own in part.test])
+    _require(len(good) > 0, f"no client has {least} test samples; lower least")
+    stand_in = np.arange(len(part.test))
+    bad = np.setdiff1d(stand_in, good)
+    stand_in[bad] = np.random.default_rng(seed).choice(good, len(bad))
+    truth = None if part.truth is None else part.truth[stand_in]
+    return Partition([part.train[k] for k in stand_in], [part.test[k] for k in stand_in], truth)
 
 
 def class_counts(indices_list: Sequence[np.ndarray], y: np.ndarray, classes: int) -> np.ndarray:

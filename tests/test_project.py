@@ -23,7 +23,7 @@ ALLOWED = {
     "methods": {"params", "similarity", "clustering"},
     "history": set(),
     "store": set(),
-    "experiment": {"data", "federation", "history", "metrics", "store", "training", "__version__"},
+    "experiment": {"data", "federation", "history", "metrics", "partition", "store", "training", "__version__"},
     "papers": {"experiment", "methods", "models", "partition", "training"},
     "reproduce": {"experiment", "papers"},
     "plots": {"history"},

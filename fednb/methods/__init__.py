@@ -17,15 +17,19 @@ from typing import Protocol
 
 from torch import Tensor
 
+from .ensemble import Ensemble
 from .fairavg import FairAvg
 from .fedavg import FedAvg
 from .fedavgm import FedAvgM
 from .fedopt import FedOpt
 from .fedprox import FedProx
+from .fesem import FeSEM
 from .fixed_clusters import FixedClusters
+from .ifca import IFCA
 from .local_only import LocalOnly
+from .wecfl import WeCFL
 
-ALL = (LocalOnly, FedAvg, FairAvg, FedAvgM, FedOpt, FedProx, FixedClusters)
+ALL = (LocalOnly, FedAvg, FairAvg, FedAvgM, FedOpt, FedProx, FixedClusters, Ensemble, IFCA, FeSEM, WeCFL)
 
 __all__ = ["ALL", "Method", "State", *(method.__name__ for method in ALL)]
 

@@ -6,4 +6,6 @@ makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
 
 from collections.abc import Callable
 
-CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {}
+from . import wecfl
+
+CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {"wecfl": wecfl.TABLES}

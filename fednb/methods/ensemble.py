@@ -1,0 +1,59 @@
+"""Ensemble: FedAvg+ and FedProx+, baselines of WeCFL (section 7.2). K independent runs vote.
+
+| paper | here |
+|---|---|
+| K trainings | members |
+| λ of FedProx | mu |
+| soft voting | votes: every member has one vote at every client |
+
+The paper's code averages the members' logits; here their probabilities are averaged, which is what soft voting means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..params import mean
+
+
+class State(NamedTuple):
+    """The members, and how much each counts at each client."""
+
+    theta: Tensor  # (M, D)
+    labels: Tensor  # (K,) zeros: all clients are in one cluster
+    votes: Tensor  # (K, M) ones
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Train FedAvg (``mu=0``) or FedProx several times from different first models; all clients get the soft vote.
+
+    The control for "several models": as many as a clustered method has, and as many times the training, but no
+    clusters. One member is FedAvg, or FedProx.
+    """
+
+    members: int = 5
+    mu: float = 0.0
+    sampled: int | float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.members < 1 or not self.mu >= 0:
+            raise ValueError(f"{self!r}: need at least one member, and mu >= 0")
+
+    def init(self, fed) -> State:
+        """Initialise every member differently."""
+        return State(fed.start(self.members), torch.zeros_like(fed.n), torch.ones(fed.K, self.members).to(fed.n.device))
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Run one round of each member, with clients and batches of its own."""
+        rows = []
+        for j, w in enumerate(state.theta):
+            S = fed.sample(self.sampled)
+            pull = None if self.mu == 0 else lambda g, th, w=w: g + self.mu * (th - w)
+            up = fed.train(w, S, correct=pull, slot=j)
+            rows.append(mean(up.theta, fed.n[S]))
+        return state._replace(theta=torch.stack(rows))
