@@ -16,7 +16,7 @@ ALLOWED = {
     **dict.fromkeys(
         ["params", "similarity", "clustering", "reference", "metrics", "partition", "models", "conv"], set()
     ),
-    "data": set(),
+    "data": {"partition"},
     "training": set(),
     "backends": {"conv", "params", "training"},
     "federation": {"backends", "data", "params", "partition", "training"},
@@ -24,8 +24,12 @@ ALLOWED = {
     "history": set(),
     "store": set(),
     "experiment": {"data", "federation", "history", "metrics", "partition", "store", "training", "__version__"},
-    "papers": {"experiment", "methods", "models", "partition", "training"},
+    "papers": {
+        *("data", "experiment", "federation", "methods", "metrics", "models", "params", "partition", "training"),
+        *("clustering", "similarity"),
+    },
     "reproduce": {"experiment", "papers"},
+    "tables": {"experiment", "store"},
     "plots": {"history"},
     "show": set(),
     "widgets": set(),

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,3 +210,20 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
     "figure3": partial(figure, dataset="fashion_mnist", setting="α = (0.1, 10)", arms=numbers_of_clusters),
     "variants": variants,
 }
+
+
+def printed(table: str):
+    """The paper's own numbers of Table "2" or "5", as shares; a DataFrame with our tags."""
+    import pandas as pd
+
+    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
+    return numbers[numbers["table"] == table].drop(columns="table")
+
+
+def with_halves(frame):
+    """A table's frame with lines for ensembles of five: the first five of the ten, measured beside them."""
+    import pandas as pd
+
+    names = {f"half_{name}": name for name in CURVES}
+    few = frame[frame["row"].isin(["FedAvg+", "FedProx+"])].drop(columns=[*CURVES]).rename(columns=names)
+    return pd.concat([few.assign(K=5), frame.drop(columns=[*names])], ignore_index=True)

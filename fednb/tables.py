@@ -1,0 +1,348 @@
+"""The paper's numbers beside ours, paired comparisons, and verdicts on the paper's claims.
+
+A chapter reads the records of its tasks as one `frame` and shows them with `beside`. What a run means in a table (its
+row, its setting) stands in the ``tags`` of its task; they meet the records by key. A `Claim` holds or fails by a rule
+that is printed beside it, on numbers from the same frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from math import isnan, nan, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from . import store
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, MultiIndex
+
+    from .experiment import Task
+
+FACTS = ("dataset", "seed", "rounds", "profile", "client_updates", "bytes", "seconds", "data_note")
+MARKS = {"holds": "✓", "fails": "✗", "not testable here": "–"}
+STYLE = """
+.bd-content div.cell_output .text_html:has(.fednb-table) {
+  background: none !important; color: inherit !important; padding: 0 !important;
+}
+.fednb-table { overflow-x: auto; container-type: inline-size; margin: 0.5rem 0 1rem; }
+.fednb-table:focus-visible { outline: 2px solid; outline-offset: -2px; }
+.fednb-table table { border-collapse: collapse; margin: 0; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
+.fednb-table caption { caption-side: top; color: inherit; padding: 0 0 0.5rem; text-align: left; }
+.fednb-table caption span { display: block; position: sticky; left: 0; width: 100cqi; max-width: 100%; }
+.fednb-table :is(th, td) { padding: 0.15rem 0.45rem; text-align: right; vertical-align: top; white-space: nowrap; }
+.fednb-table :is(thead, tbody) { border-bottom: 1px solid; }
+.fednb-table.fednb-table tbody tr { background: none; }
+.fednb-table.fednb-table-numbers tbody th { font-weight: normal; text-align: left; }
+.fednb-table.fednb-table-numbers thead th[colspan] { text-align: center; }
+.fednb-table.fednb-table-numbers thead th[rowspan] { text-align: left; vertical-align: bottom; }
+.fednb-table-numbers tbody tr:has(th + th + th) { border-top: 1px solid; }
+.fednb-table-numbers tbody tr:has(th + th) > * { padding-top: 0.4rem; }
+.fednb-table-numbers tbody tr:has(th + th) > :is(td, th:last-of-type) { opacity: 0.75; }
+.fednb-table.fednb-table-words :is(th, td) { text-align: left; white-space: normal; min-width: 8rem; }
+.fednb-table-words tbody > * > * { padding-top: 0.4rem; }
+.fednb-table.fednb-table-words :is(th, td):is(:nth-child(2), :last-child) { white-space: nowrap; min-width: 0; }
+.fednb-table-words tbody th { font-weight: normal; }
+"""  # no colours: lines take the text's, in light and dark; a class named twice outweighs JupyterLab's rules for tables
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """What `beside` and `verdicts` return: a notebook shows ``html``, a terminal ``text``."""
+
+    html: str
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+# --- records as a frame ----------------------------------------------------------------------------------------------
+
+
+def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
+    """One line per task, in order: its tags, the facts of its run, and the final metrics that are numbers.
+
+    With ``last=3``, a metric that has a curve is its mean over the last three evaluated rounds, as in WeCFL.
+    ``path`` is ``.../<paper>/<table>.json``; if it lacks records, the error says how to make them.
+    """
+    import pandas as pd
+
+    tasks, path = list(tasks), Path(path)
+    if not tasks or last < 1 or len({tuple(task.tags) for task in tasks}) > 1:
+        raise ValueError(f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task")
+    keys = [task.key for task in tasks]
+    records = {record["key"]: record for record in store.read(path)}
+    if missing := {key: task.profile for key, task in zip(keys, tasks, strict=True) if key not in records}:
+        command = f"python -m fednb.reproduce {path.parent.name} --table {path.stem} --profile"
+        commands = " and ".join(f"{command} {profile}" for profile in dict.fromkeys(missing.values()))
+        error = ValueError if path.exists() else FileNotFoundError
+        raise error(f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}")
+    facts = [{name: records[key].get(name, "") for name in FACTS} | _metrics(records[key], last) for key in keys]
+    out = pd.concat([pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1)
+    if out.columns.has_duplicates:
+        raise ValueError(f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is")
+    return out
+
+
+def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
+    """Final numbers (None in a record is nan), or means over the last rounds where there is a curve."""
+    final, curves = record["metrics"]["final"], record["metrics"].get("curves", {})
+    numbers = {k: nan if v is None else v for k, v in final.items() if v is None or isinstance(v, int | float)}
+    if last == 1:
+        return numbers
+    if not curves:
+        raise ValueError(f"last={last} needs curves, and {record['method']} has none: name them in Task(curves=...)")
+    return numbers | {k: float(np.mean(np.array(curves[k][-last:], float))) for k in numbers if k in curves}
+
+
+def summary(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
+    """Mean, sample standard deviation and number of runs of a metric, per group in order of first appearance.
+
+    Runs without a number (nan) do not count; a single run has no standard deviation (nan).
+    """
+    _need(frame, [*by, value])
+    return frame.groupby(list(by), sort=False)[value].agg(mean="mean", std="std", n="count").reset_index()
+
+
+def _need(frame: DataFrame, columns: Iterable[str]) -> None:
+    if absent := [name for name in columns if name not in frame]:
+        raise ValueError(f"no column {', '.join(map(repr, absent))}: there are {', '.join(map(str, frame.columns))}")
+
+
+def _keyed(frame: DataFrame, by: Sequence[str]) -> dict[tuple, dict[str, Any]]:
+    """Lines by what they say in ``by``, which must tell them apart."""
+    lines: dict[tuple, dict[str, Any]] = {}
+    for line in frame.to_dict("records"):
+        key = tuple(line[name] for name in by)
+        if key in lines:
+            raise ValueError(f"two lines have {', '.join(by)} = {key}: name the column that tells them apart")
+        lines[key] = line
+    return lines
+
+
+# --- the paper's numbers beside ours ---------------------------------------------------------------------------------
+
+
+def beside(
+    frame: DataFrame,
+    paper: DataFrame,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    value: str,
+    caption: str,
+    percent: bool = True,
+    best: Callable | None = max,
+    digits: int = 2,
+) -> Table:
+    """The paper's mean ± std and below it ours, in a grid of tags: ``rows=["K", "row"], columns=["dataset"]``.
+
+    ``paper`` has the same tag columns, ``value``, and ``<value>_std`` where there is one, in the units of ``frame``;
+    with ``percent`` both are shares, and shown times 100. What only one side has gets a dash on the other. Rows and
+    columns come in the frame's order, then the paper's. Our best of a column is bold; ``best=min`` where less is
+    better. The caption goes on by itself with profile, seeds and data.
+    """
+    by, names = [*rows, *columns], [value, f"{value}_std"]
+    if not rows or not columns:
+        raise ValueError(f"rows={rows}, columns={columns}: name at least one tag for each")
+    _need(frame, [*by, *FACTS, value])
+    _need(paper, [*by, value])
+    _keyed(frame, [*by, "seed"])  # a cell is a mean over seeds, and over nothing else
+    if percent and any((side.filter(names).abs() > 1).any(axis=None) for side in (frame, paper)):
+        raise ValueError(f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say percent=False")
+    means, scale = summary(frame, by, value), 100 if percent else 1
+    ours = {key: (scale * line["mean"], scale * line["std"]) for key, line in _keyed(means, by).items()}
+    theirs = {key: tuple(scale * line.get(name, nan) for name in names) for key, line in _keyed(paper, by).items()}
+    grid = _grid(ours, theirs, rows, columns, best, digits)
+    unit, bold = " in %" if percent else "", "; bold: our best per column" if best else ""
+    whole = f"{caption} {_provenance(frame, value, means['n'])} Mean ± standard deviation over seeds{unit}{bold}."
+    return Table(_page(caption, whole, *_html(grid)), f"{whole}\n\n{grid.to_string()}")
+
+
+def _grid(ours: dict, theirs: dict, rows: Sequence, columns: Sequence, best: Callable | None, digits: int) -> DataFrame:
+    """Cells as text, two lines for each row: the paper's and ours; our best of a column stands between double stars."""
+    import pandas as pd
+
+    def show(mean: float, std: float, first: float = nan) -> str:
+        text = "–" if isnan(mean) else f"{mean:z.{digits}f}" + ("" if isnan(std) else f" ± {std:.{digits}f}")
+        return f"**{text}**" if round(mean, digits) == first else text  # what looks equal is equally good
+
+    keys, cells = [*ours, *theirs], {}
+    left = _ordered(key[: len(rows)] for key in keys)
+    for column in _ordered(key[len(rows) :] for key in keys):
+        paper, mine = ([side.get(row + column, (nan, nan)) for row in left] for side in (theirs, ours))
+        known = [round(mean, digits) for mean, _ in mine if not isnan(mean)]
+        first = best(known) if best and known else nan
+        head = tuple(f"{tag} = {x}" if isinstance(x, int) else x for tag, x in zip(columns, column, strict=True))
+        cells[head] = [text for p, m in zip(paper, mine, strict=True) for text in (show(*p), show(*m, first))]
+    index = [(*map(str, key), source) for key in left for source in ("paper", "ours")]
+    index = pd.MultiIndex.from_tuples(index, names=[*rows, "source"])
+    return pd.DataFrame([*zip(*cells.values(), strict=True)], index, pd.MultiIndex.from_tuples(cells))
+
+
+def _ordered(keys: Iterable[tuple]) -> list[tuple]:
+    """Each key once, in order of first appearance, but those that begin alike together."""
+    keys = list(dict.fromkeys(keys))
+    place = {head: i for i, head in enumerate(dict.fromkeys(k[:n] for k in keys for n in range(len(k) + 1)))}
+    return sorted(keys, key=lambda k: [place[k[:n]] for n in range(len(k) + 1)])
+
+
+def _provenance(frame: DataFrame, value: str, n: Any) -> str:
+    """Where our numbers come from, as the records say: profile, seeds, data, and how many runs have no number."""
+    data = frame[["dataset", "data_note"]].drop_duplicates().to_numpy()
+    parts = [
+        f"profile {', '.join(frame['profile'].unique())}",
+        f"seeds {', '.join(map(str, sorted(frame['seed'].unique())))}",
+        f"data {', '.join(f'{name} ({note})' if note else name for name, note in data)}",
+    ]
+    if n.min() < n.max():
+        parts.append(f"{n.min()} to {n.max()} runs per cell")
+    if lost := frame[value].isna().sum():
+        parts.append(f"{lost} of {len(frame)} runs have no number")
+    return f"Ours: {'; '.join(parts)}."
+
+
+# --- comparisons and claims ------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Paired differences a - b: their mean, its 95 % t-interval, in how many of n pairs a is higher, and each of them.
+
+    ``points`` says that the values are shares, whose differences are told in percent points.
+    """
+
+    mean: float
+    low: float
+    high: float
+    wins: int
+    n: int
+    points: bool
+    differences: DataFrame
+
+    def __str__(self) -> str:
+        mean, low, high = (f"{100 * x:+z.1f}" if self.points else f"{x:+z.3g}" for x in self[:3])
+        interval = f"95 % interval {low} to {high}" if self.n > 1 else "one pair gives no interval"
+        return f"{mean}{' points' if self.points else ''} ({interval}; higher in {self.wins} of {self.n} pairs)"
+
+    __repr__ = __str__
+
+
+def paired(
+    frame: DataFrame, tag: str, a: Any, b: Any, value: str, by: Sequence[str], *, percent: bool | None = None
+) -> Pair:
+    """Compare two values of a tag, a - b, on runs that agree in all of ``by``: ``["dataset", "setting", "seed"]``.
+
+    The interval takes the differences as independent. It is nan for a single pair: then a rule like ``pair.low > 0``
+    cannot be tested. ``percent`` tells if the values are shares; by default they are when all lie in [0, 1].
+    """
+    import pandas as pd
+    from scipy.stats import t
+
+    _need(frame, [tag, value, *by])
+    left, right = (_keyed(frame[frame[tag] == name], by) for name in (a, b))
+    if not left or not right:
+        raise ValueError(f"no line with {tag} = {b if left else a!r}: there are {[*frame[tag].unique()]}")
+    if alone := [key for key in [*left, *right] if not (key in left and key in right)]:
+        raise ValueError(f"{len(alone)} lines of {a} and {b} have no partner, first {', '.join(by)} = {alone[0]}")
+    x, y = (np.array([side[key][value] for key in left], float) for side in (left, right))
+    d, n = x - y, len(x)
+    if np.isnan(d).any():
+        raise ValueError(f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and say so")
+    half = t.ppf(0.975, n - 1) * d.std(ddof=1) / sqrt(n) if n > 1 else nan
+    points = all(0 <= v <= 1 for v in [*x, *y]) if percent is None else percent
+    table = pd.DataFrame([*left], columns=list(by)).assign(difference=d)
+    return Pair(float(d.mean()), float(d.mean() - half), float(d.mean() + half), int((d > 0).sum()), n, points, table)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper in our words, where it stands there, and by which rule and numbers it holds here.
+
+    ``holds`` is None where it cannot be tested; ``evidence`` then says why.
+    """
+
+    statement: str
+    where: str
+    rule: str
+    holds: bool | None
+    evidence: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.holds, bool | np.bool_ | None):
+            raise ValueError(f"holds={self.holds!r}: say True, False, or None for not testable here")
+        if not all(text.strip() for text in (self.statement, self.where, self.rule, self.evidence)):
+            raise ValueError(f"{self}: a claim needs its statement, where it stands, a rule and evidence")
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``fails`` or ``not testable here``."""
+        return "not testable here" if self.holds is None else "holds" if self.holds else "fails"
+
+
+def verdicts(claims: Iterable[Claim], caption: str = "The paper's claims on our records") -> Table:
+    """A table of claims with their rules, evidence and verdicts; the caption goes on with how many hold."""
+    claims = list(claims)
+    found = [claim.verdict for claim in claims]
+    if not found:
+        raise ValueError("no claims to judge")
+    whole = f"{caption}: {', '.join(f'{found.count(verdict)} {verdict}' for verdict in MARKS if verdict in found)}."
+    head = "".join(_th(name, "col") for name in ("claim", "where", "rule", "evidence", "verdict"))
+    rows, lines = [], [whole]
+    for c in claims:
+        mark = f'<span aria-hidden="true">{MARKS[c.verdict]}</span> {c.verdict}'
+        rows.append(_th(c.statement, "row") + _tds([*map(escape, (c.where, c.rule, c.evidence)), mark]))
+        lines += [f"{MARKS[c.verdict]} {c.verdict}: {c.statement} ({c.where})", f"  rule: {c.rule}"]
+        lines += [f"  evidence: {c.evidence}"]
+    return Table(_page(caption, whole, [head], rows, "words"), "\n".join(lines))
+
+
+# --- HTML ------------------------------------------------------------------------------------------------------------
+
+
+def _page(label: str, caption: str, head: list[str], body: list[str], kind: str = "numbers") -> str:
+    """A table that scrolls by itself where it is too wide, with the keyboard too."""
+    head, body = ("\n".join(f"<tr>{row}</tr>" for row in rows) for rows in (head, body))
+    return (
+        f'<div class="fednb-table fednb-table-{kind}" role="region" tabindex="0" aria-label="{escape(label)}">\n'
+        f"<style>{STYLE}</style>\n<table>\n<caption><span>{escape(caption)}</span></caption>\n"
+        f"<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+    )
+
+
+def _html(grid: DataFrame) -> tuple[list[str], list[str]]:
+    """Rows of head and body; a label that neighbours share is written once, over all of them."""
+    depth = grid.columns.nlevels
+    head, body = [""] * depth, [""] * len(grid)
+    head[0] = "".join(_th(name, "col", "rowspan", depth) for name in grid.index.names)
+    for level in range(depth):
+        head[level] += "".join(_th(name, "col", "colspan", n) for _, n, name in _groups(grid.columns, level))
+    for level in range(grid.index.nlevels):
+        for start, n, name in _groups(grid.index, level):
+            body[start] += _th(name, "row", "rowspan", n)
+    for i, cells in enumerate(grid.to_numpy()):
+        body[i] += _tds(f"<strong>{cell[2:-2]}</strong>" if cell[0] == "*" else cell for cell in cells)
+    return head, body
+
+
+def _groups(index: MultiIndex, level: int) -> Iterator[tuple[int, int, str]]:
+    """Start, length and label of the runs of keys that agree up to a level."""
+    for head, run in groupby(enumerate(index), key=lambda place: place[1][: level + 1]):
+        places = [i for i, _ in run]
+        yield places[0], len(places), head[-1]
+
+
+def _th(text: str, scope: str, span: str = "", n: int = 1) -> str:
+    return f'<th scope="{scope}"' + (f' {span}="{n}"' if n > 1 else "") + f">{escape(text)}</th>"
+
+
+def _tds(cells: Iterable[str]) -> str:
+    return "".join(f"<td>{cell}</td>" for cell in cells)
