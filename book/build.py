@@ -239,8 +239,8 @@ def chapters() -> str:
 def _docstring(app, what, name, obj, options, lines: list[str]) -> None:
     """Docstrings are written to be read in an editor: turn Markdown tables, bars and field comments into reST."""
     text = re.sub(r"^(\|.+\|\n)\|[-|: ]+\|\n((?:\|.+\|\n?)+)", _list_table, "\n".join(lines) + "\n", flags=re.M)
-    text = re.sub(r"^\S.*", _escape_bars, text, flags=re.M)
-    lines[:] = (text + (_fields(obj) if what == "class" else "")).split("\n")
+    text += _fields(obj) if what == "class" else ""
+    lines[:] = re.sub(r"^\S.*", _escape_bars, text, flags=re.M).split("\n")
 
 
 def _list_table(match: re.Match[str]) -> str:

@@ -17,7 +17,7 @@ _HOME = {  # public name -> module that holds it
 _MODULES = (
     *("clustering", "conv", "data", "experiment", "federation", "history", "methods", "metrics", "models", "papers"),
     *("backends", "params", "partition", "plots", "reference", "reproduce", "show", "similarity", "store", "training"),
-    "widgets",
+    *("explain", "tables", "widgets"),
 )
 
 __all__ = [*_HOME, *_MODULES]

@@ -6,6 +6,10 @@ clusters first appear, so two clusterings with the same members are equal as vec
 
 from __future__ import annotations
 
+import math
+import warnings
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -48,6 +52,275 @@ def weighted_kmeans(
     with threadpool_limits(1):  # threads add in any order, and a last digit can move a client
         found = KMeans(k, n_init=n_init, random_state=seed, tol=0).fit(_fold(rows), sample_weight=w).labels_
     return relabel(torch.as_tensor(found, dtype=torch.int64, device=device))
+
+
+def kmeans_objective(x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
+    """F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i, what WeCFL's clustering minimises (Eq. 3b): a number.
+
+    `x` (K, D) are the clients' rows, `centres` (C, D) the clusters', `labels` (K,) say whose centre counts.
+    """
+    gap = ((x - centres[labels]) ** 2).sum(1)  # (K,)
+    return (weights * gap).sum() / weights.sum()
+
+
+class Spectral(NamedTuple):
+    """The best of several spectral clusterings."""
+
+    labels: Tensor  # (K,) all 0 if none was good enough
+    score: float  # its Davies-Bouldin score, below which no other went; inf if there was nothing to try
+
+
+def best_spectral(
+    W: Tensor | np.ndarray,
+    n_max: int,
+    seed: int,
+    assign: str = "kmeans",
+    score_on: str = "affinity",
+    smallest: int = 1,
+    bound: float = 1.0,
+) -> Spectral:
+    """Cut an affinity matrix (K, K) into 2, ..., n_max spectral clusters and keep the best cut (FedGWC, Alg. 2).
+
+    Best is the least Davies-Bouldin score; if that exceeds ``bound``, nothing is cut and all labels are 0. A client's
+    features for that score are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the first n
+    non-trivial eigenvectors (as released). Eigenvectors become clusters by ``"kmeans"`` or by ``"cluster_qr"``, a
+    pivoted QR without randomness. Cuts with a cluster of fewer than ``smallest`` clients do not count.
+    """
+    _check_choice("assign", assign, ("kmeans", "cluster_qr"))
+    _check_choice("score_on", score_on, ("affinity", "embedding"))
+    A, best = _affinity(W), Spectral(torch.zeros(len(W), dtype=torch.int64), math.inf)
+    n_max = min(n_max, len(A) - 1, len(A) // smallest)
+    if n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8:  # eigenvectors of equal numbers are arbitrary
+        maps = _eigenmaps(A, n_max + 1)  # (K, n_max + 1)
+        for n in range(2, n_max + 1):
+            labels = _assign(maps[:, :n], n, seed, assign)
+            sizes = np.bincount(labels)
+            if len(sizes) == n and sizes.min() >= smallest:  # clients that coincide make fewer clusters
+                score = _davies_bouldin(A if score_on == "affinity" else maps[:, 1 : n + 1], labels)
+                if score < best.score:
+                    best = Spectral(torch.from_numpy(labels), score)
+    labels = best.labels if best.score <= bound else torch.zeros_like(best.labels)
+    return Spectral(relabel(labels).to(W.device if isinstance(W, Tensor) else "cpu"), best.score)
+
+
+def spectral(W: Tensor | np.ndarray, k: int, seed: int) -> Tensor:
+    """Cut an affinity matrix (K, K) into at most k spectral clusters: (K,) labels.
+
+    k-means of the k leading generalised eigenvectors of the graph whose edges are W (Shi and Malik 2000). Weights of
+    an affinity are not negative: a negative one counts as no edge.
+    """
+    A = _affinity(W).clip(0)
+    if not 1 <= k <= len(A):
+        raise ValueError(f"k={k} clusters of {len(A)} rows: k must lie in 1..{len(A)}")
+    labels = torch.from_numpy(_assign(_eigenmaps(A, k), k, seed, "kmeans"))
+    return labels.to(W.device if isinstance(W, Tensor) else "cpu")
+
+
+def bipartition(S: Tensor | np.ndarray, linkage: str = "complete") -> Tensor:
+    """Cut a similarity matrix (K, K) in two, K >= 2: (K,) labels 0 and 1, client 0 in part 0.
+
+    CFL asks for the two parts with the least similarity across, argmin max_{i in c1, j in c2} α_ij. Merging the most
+    similar pair of clients first (``"single"`` linkage) finds exactly that; it may cut off one client. CFL's released
+    code links ``"complete"``: a part is as alike as its least similar pair.
+    """
+    from sklearn.cluster import AgglomerativeClustering
+
+    _check_choice("linkage", linkage, ("complete", "single"))
+    A = _affinity(S, "S")
+    if len(A) < 2:
+        raise ValueError("one client cannot be cut in two")
+    found = AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(A.max() - A)
+    return relabel(torch.as_tensor(found, dtype=torch.int64, device=S.device if isinstance(S, Tensor) else None))
+
+
+def components(links: Tensor | np.ndarray) -> Tensor:
+    """Label the connected parts of a graph (K, K), whose links count in both directions: (K,)."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    links = links if isinstance(links, Tensor) else torch.from_numpy(np.array(links))
+    found = connected_components(csr_matrix(links.cpu().numpy() != 0), directed=False)[1]
+    return relabel(torch.as_tensor(found, dtype=torch.int64, device=links.device))
+
+
+def otsu_components(A: Tensor | np.ndarray, bins: int | None = 256, join: bool = False) -> Tensor:
+    """Link every pair that attracts each other strongly, A_ab >= τ, and label the connected parts: (K, K) -> (K,).
+
+    The end of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it cuts them in weak and
+    strong with the largest variance between the two, at the edge of one of ``bins`` equal bins from the least value to
+    the largest, or anywhere if ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all values
+    are equal, to six digits, there is one cluster. With ``join`` a client without a strong tie is linked to the one
+    that attracts it most, instead of being a cluster of its own.
+    """
+    values = _affinity(A, "A")
+    above = values[np.triu(np.ones(values.shape, dtype=bool), 1)]
+    low, high = (above.min(), above.max()) if len(above) else (0.0, 0.0)
+    if high - low <= 1e-6 * max(abs(low), abs(high)):
+        return torch.zeros(len(values), dtype=torch.int64, device=A.device if isinstance(A, Tensor) else None)
+    values = (values - low) / (high - low)  # Otsu's cut is the same on every scale
+    links = values >= _otsu((above - low) / (high - low), bins)
+    np.fill_diagonal(links, False)
+    if join:
+        np.fill_diagonal(values, -1)
+        alone = np.flatnonzero(~links.any(1))
+        links[alone, values[alone].argmax(1)] = True
+    labels = components(links)
+    return labels.to(A.device) if isinstance(A, Tensor) else labels
+
+
+def _otsu(values: np.ndarray, bins: int | None) -> float:
+    """The least value, or bin edge, of the strong among values in [0, 1]."""
+    from skimage.filters import threshold_otsu
+
+    if bins is None:  # every value is a bin; Otsu names the last of the weak
+        centres, counts = np.unique(values, return_counts=True)
+        return float(centres[np.searchsorted(centres, threshold_otsu(hist=(counts, centres)), side="right")])
+    if bins < 2:
+        raise ValueError(f"bins={bins}: Otsu cuts between bins, so give 2 or more, or None")
+    counts, edges = np.histogram(values, bins, range=(0, 1))
+    return float(threshold_otsu(hist=(counts, edges[1:])))  # bins named by their upper edges: then weak < τ <= strong
+
+
+def by_distance(
+    D: Tensor | np.ndarray,
+    clusterer: str = "hdbscan",
+    *,
+    k: int = 3,
+    seed: int = 0,
+    noise: str = "nearest",
+    swapped: bool = False,
+) -> Tensor:
+    """Cluster by distances (K, K) with any of the clusterers of OCFL: (K,) labels.
+
+    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features of client i: clients are alike if
+    they are as far from everybody. ``"hdbscan"`` takes distances, and what it calls ``noise`` is dealt with as in
+    `hdbscan`. ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the distances as OCFL's released
+    code does, so that the farthest clients are its best examples.
+    """
+    _check_choice("clusterer", clusterer, ("kmeans", "affinity", "meanshift", "hdbscan"))
+    if len(_affinity(D, "D")) == 1:
+        return _named(np.zeros(1), D)
+    if clusterer == "kmeans":
+        return weighted_kmeans(D, np.ones(len(D)), min(k, len(D)), seed)
+    if clusterer == "affinity":
+        return affinity_propagation(D if swapped else -D, seed)
+    return mean_shift(D) if clusterer == "meanshift" else hdbscan(D, noise=noise)
+
+
+def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
+    """Let clients of similarity S (K, K) choose examples among themselves (Frey and Dueck 2007): (K,) labels.
+
+    How many examples there are follows from the median of S, which is what a client must be worth to become one. All
+    share one cluster if the messages do not settle, or if all similarities are equal.
+    """
+    from sklearn.cluster import AffinityPropagation
+
+    A = _affinity(S, "S")
+    if len(A) == 1 or np.ptp(A[~np.eye(len(A), dtype=bool)]) == 0:
+        return _named(np.zeros(len(A)), S)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns when nothing settles, and calls all clients -1
+        return _named(AffinityPropagation(affinity="precomputed", random_state=seed).fit_predict(A), S)
+
+
+def mean_shift(x: Tensor | np.ndarray) -> Tensor:
+    """Move each row (K, D) uphill to a peak of their density; who meets is a cluster (Comaniciu and Meer 2002).
+
+    The bandwidth is scikit-learn's guess, the mean distance to the farthest of the nearest 30 %. These count the
+    row itself: below seven rows it would be alone and the guess 0, so at least one more is taken.
+    """
+    from sklearn.cluster import MeanShift, estimate_bandwidth
+
+    rows = _fold(_float64(x))
+    width = estimate_bandwidth(rows, quantile=max(0.3, min(1.0, 2 / len(rows))))
+    return _named(MeanShift(bandwidth=width or None).fit_predict(rows), x)
+
+
+def hdbscan(D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest") -> Tensor:
+    """Find the dense groups that last longest as a distance threshold on D (K, K) sinks: HDBSCAN, (K,) labels.
+
+    No group has fewer than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2. Clients in no
+    group, the ``noise``, join the group that is ``"nearest"`` on average, or form one cluster ``"together"`` (which is
+    what becomes of the label -1 in OCFL's released code), or stay ``"alone"``. Without any group all are one cluster.
+    """
+    from sklearn.cluster import HDBSCAN
+
+    _check_choice("noise", noise, ("nearest", "together", "alone"))
+    A = _affinity(D, "D")
+    smallest = smallest or max(2, round(len(A) / 5))
+    if len(A) < smallest:
+        return _named(np.zeros(len(A)), D)
+    found = HDBSCAN(min_cluster_size=smallest, metric="precomputed", copy=True).fit_predict(A)
+    lost, groups = found < 0, range(found.max() + 1)
+    if noise == "nearest" and groups:
+        found[lost] = np.argmin([A[lost][:, found == c].mean(1) for c in groups], axis=0)
+    if noise == "alone" and groups:
+        found[lost] = len(groups) + np.arange(lost.sum())
+    return _named(found, D)
+
+
+def agglomerative(D: Tensor | np.ndarray, threshold: float, linkage: str = "average") -> Tensor:
+    """Merge the nearest two clusters until they are ``threshold`` or more apart: distances (K, K) to (K,) labels.
+
+    How far two clusters are apart: the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
+    their members.
+    """
+    from sklearn.cluster import AgglomerativeClustering
+
+    _check_choice("linkage", linkage, ("average", "complete", "single"))
+    A = _affinity(D, "D")
+    if len(A) == 1:
+        return _named(np.zeros(1), D)
+    options = {"metric": "precomputed", "linkage": linkage, "distance_threshold": threshold}
+    return _named(AgglomerativeClustering(None, **options).fit_predict(A), D)
+
+
+def _named(found: np.ndarray, like: Tensor | np.ndarray) -> Tensor:
+    """Labels as this module gives them."""
+    return relabel(torch.as_tensor(found, dtype=torch.int64, device=like.device if isinstance(like, Tensor) else None))
+
+
+def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
+    """Spectral coordinates (K, n): the n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant."""
+    from scipy.linalg import eigh
+
+    W = W - np.diag(W.diagonal())  # a graph's Laplacian knows no loops
+    scale = 1 / np.sqrt(np.where(W.sum(1) > 0, W.sum(1), 1))
+    K = len(W)
+    _, u = eigh(W * scale * scale[:, None], subset_by_index=(K - n, K - 1))  # ascending, of D^-½ W D^-½
+    return u[:, ::-1] * scale[:, None]
+
+
+def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
+    """Davies-Bouldin score; infinite for clusters whose centroids coincide, which scikit-learn takes for perfect."""
+    from scipy.spatial.distance import pdist
+    from sklearn.metrics import davies_bouldin_score
+
+    centres = np.stack([x[labels == c].mean(0) for c in range(labels.max() + 1)])
+    return float(davies_bouldin_score(x, labels)) if pdist(centres).min() > 1e-8 else math.inf
+
+
+def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
+    """Labels (K,) from n spectral coordinates (K, n)."""
+    if assign == "cluster_qr":
+        from scipy.linalg import polar, qr
+
+        pivots = qr(maps.T, mode="r", pivoting=True)[1][:n]  # n clients that point in the most different directions
+        return np.abs(maps @ polar(maps[pivots].T)[0]).argmax(1)  # turned so that each has an axis to itself
+    return weighted_kmeans(maps, np.ones(len(maps)), n, seed).numpy()
+
+
+def _affinity(W: Tensor | np.ndarray, name: str = "W") -> np.ndarray:
+    """A symmetric matrix of finite numbers, in float64."""
+    A = _float64(W)
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or not np.isfinite(A).all() or not np.allclose(A, A.T):
+        raise ValueError(f"{name} has shape {A.shape}: give one finite number for each pair, the same both ways")
+    return A
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r}: choose from {', '.join(choices)}")
 
 
 def _float64(x: Tensor | np.ndarray) -> np.ndarray:

@@ -8,15 +8,21 @@ embedded in scikit-learn and needs neither file nor network.
 An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images, N x H x W (grey) or
 N x H x W x 3. A file whose name has a known checksum is verified; `FEDNB_UNVERIFIED=1` accepts another one.
 Whatever makes a set less than the official one stands in its `note`, to be shown beside every result.
+
+Data that are drawn rather than found come with their clients, for each client has a law of its own: `regression` and
+`synthetic` give a Dataset and a Partition. Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`,
+they are data sets like any other, and `as_generated` is the law that deals them.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from .partition import Partition
 
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -38,7 +46,7 @@ class Dataset:
 
     name: str
     x: np.ndarray = field(repr=False)  # (N, C, H, W) uint8, or real numbers of any shape
-    y: np.ndarray = field(repr=False)  # (N,) int64
+    y: np.ndarray = field(repr=False)  # (N,) int64; real numbers for a regression, whose classes are 0
     n_train: int  # rows [0, n_train) are the training pool, the others the official test rows
     classes: int
     sha256: str = ""  # of the npz file; without one, of the bytes of x and y
@@ -88,6 +96,8 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     The last few sets stay in memory, so that loading again is free; their arrays are read-only for that
     reason.
     """
+    if name.partition("(")[0] in GENERATORS:
+        return generate(name)[0]
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -220,3 +230,126 @@ def _moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     second = np.einsum("nchw,nchw->c", x, x, dtype=np.uint64, casting="unsafe") / n
     variance = np.maximum(second - first**2, 0)
     return tuple((first / 255).tolist()), tuple((np.sqrt(variance) / 255).tolist())
+
+
+# --- data that are drawn ---------------------------------------------------------------------------------------------
+
+
+def regression(
+    clusters: int = 2,
+    intercept: bool = False,
+    *,
+    features: int = 1,
+    clients: int = 100,
+    samples: int = 100,
+    tests: int = 100,
+    x_mean: tuple[float, float] = (-1.0, 1.0),
+    x_std: float = 0.5,
+    theta_mean: tuple[float, float] = (-5.0, 0.0),
+    theta_std: float = 0.1,
+    seed: int = 0,
+) -> tuple[Dataset, Partition]:
+    """Draw FedCVR-Bolt's federated linear regression (section 5.1, appendix C.3) and its clients.
+
+    Client k is of a hidden cluster j, drawn uniformly. Its inputs are N(μ_j, x_std² I) in `features` dimensions, after
+    a column of ones if there is an `intercept`, so that D = features + intercept; each sample i has coefficients of its
+    own, θ_i ~ N(θ̄_j, theta_std² I), and y_i = θ_iᵀ x_i. The best a model can do in cluster j is then a squared error of
+    theta_std² E‖x‖². One cluster is the IID case.
+
+    The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are those of its released code.
+    """
+    given = dict(locals())
+    _require_positive(clusters=clusters, features=features, clients=clients, samples=samples, tests=tests)
+    rng = np.random.default_rng(seed)
+    D, sizes = features + int(intercept), [samples + tests] * clients
+    mu, theta_bar = rng.uniform(*x_mean, (clusters, features)), rng.uniform(*theta_mean, (clusters, D))
+    truth = rng.integers(clusters, size=clients)
+    j = np.repeat(truth, sizes)  # (N,) the cluster of each sample
+    x = rng.normal(mu[j], x_std)  # (N, features)
+    x = np.concatenate([np.ones((len(x), 1)), x], axis=1) if intercept else x  # (N, D)
+    y = (rng.normal(theta_bar[j], theta_std) * x).sum(1)
+    return _generated("regression", given, x, y.astype(np.float32), 0), _blocks(sizes, [tests] * clients, truth)
+
+
+def synthetic(
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    *,
+    clients: int = 100,
+    samples: int | None = 100,
+    test: float = 0.2,
+    shared: bool = False,
+    seed: int = 0,
+) -> tuple[Dataset, Partition]:
+    """Draw Synthetic(α, β) of Li et al. (FedProx, MLSys 2020): 60 features, 10 classes, one linear law per client.
+
+    y = argmax(W_k x + b_k) with entries of W_k and b_k from N(u_k, 1), u_k ~ N(0, α), and x ~ N(v_k, Σ) with
+    v_k ~ N(B_k, 1), B_k ~ N(0, β), Σ diagonal, Σ_jj = j^-1.2. α says how much models differ, β how much inputs do.
+
+    With `shared`, u_k and B_k are one number for a client, as in Li et al.; then u_k adds the same to all ten classes,
+    and α changes no label. Otherwise u_k is drawn for each class and B_k for each feature, as in FedCVR-Bolt's code.
+    Clients have `samples` each, training and test together; None draws the long-tailed sizes of Li et al.,
+    50 + lognormal(4, 2).
+    """
+    given = dict(locals())
+    _require_positive(clients=clients, samples=samples or 1)
+    rng = np.random.default_rng(seed)
+    F, C = 60, 10
+    sizes = [samples] * clients if samples else (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
+    xs, ys, sigma = [], [], np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
+    for size in sizes:
+        u, B = (rng.normal(0, np.sqrt(s), 1 if shared else n) for s, n in ((alpha, C), (beta, F)))
+        W, b = rng.normal(u[:, None], 1, (C, F)), rng.normal(u, 1, C)
+        x = rng.normal(rng.normal(B, 1, F), sigma, (size, F)).astype(np.float32)
+        xs.append(x)
+        ys.append((x @ W.T + b).argmax(1))
+    parts = _blocks(sizes, [min(max(round(test * size), 1), size - 1) for size in sizes])
+    return _generated("synthetic", given, np.concatenate(xs), np.concatenate(ys), C), parts
+
+
+GENERATORS = {"regression": regression, "synthetic": synthetic}
+
+
+@lru_cache(maxsize=3)
+def generate(name: str) -> tuple[Dataset, Partition]:
+    """Draw data and clients from a call written as text, such as `generate("regression(clusters=2, seed=3)")`."""
+    try:
+        call = ast.parse(name, mode="eval").body
+        make = GENERATORS[call.func.id]
+        keywords = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+        return make(*[ast.literal_eval(a) for a in call.args], **keywords)
+    except (SyntaxError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}") from error
+
+
+def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
+    """Deal a drawn data set to the clients that it was drawn for: a law for `Task`, next to `dataset=name`.
+
+    Everything is settled by the seed in `name`; the `seed` that every law takes changes nothing here.
+    """
+    dataset, parts = generate(name)
+    if not np.array_equal(y, dataset.y):
+        raise ValueError(f"these {len(y)} labels are not those of {name!r}: load that data set")
+    return parts
+
+
+def _generated(kind: str, given: dict, x: np.ndarray, y: np.ndarray, classes: int) -> Dataset:
+    """Freeze what was drawn; its name is the call that draws it again."""
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    x.setflags(write=False)
+    y.setflags(write=False)
+    name = f"{kind}({', '.join(f'{word}={value!r}' for word, value in given.items())})"
+    return Dataset(name, x, y, len(x), classes, hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(), "drawn")
+
+
+def _blocks(sizes: Sequence[int], tests: Sequence[int], truth: np.ndarray | None = None) -> Partition:
+    """Client k has the k-th block of rows, the last `tests[k]` of which are for testing."""
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    pairs = [(own[: len(own) - t], own[len(own) - t :]) for own, t in zip(rows, tests, strict=True)]
+    return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
+
+
+def _require_positive(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise ValueError(f"{name}={value}: need at least one")

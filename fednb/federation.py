@@ -1,8 +1,9 @@
 """The federation: the only door through which a method reaches its clients.
 
-A method sees the number of clients ``K``, their sizes ``n``, and seven verbs: ``start``, ``sample``, ``draw``,
-``train``, ``loss``, ``predict`` and ``evaluate``. It never sees a sample of a client, and never the hidden ``truth``
-about clusters. What passes the door is counted by the ``meter``.
+A method sees the number of clients ``K``, their sizes ``n``, and a few verbs: ``start``, ``sample``, ``train``,
+``loss``, ``predict`` and ``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It never
+sees a sample of a client, and never the hidden ``truth`` about clusters. What passes the door is counted by the
+``meter``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, plan
 
-START, SAMPLE, CLIENT, DRAW = range(4)  # purposes: random streams of different purpose never meet
+START, SAMPLE, CLIENT, DRAW, PROBE = range(5)  # purposes: random streams of different purpose never meet
 
 
 class ClientError(RuntimeError):
@@ -180,7 +181,7 @@ class Federation:
             f"seed={self.seed}, {type(self.backend).__name__.lower()} on {self.device})"
         )
 
-    # --- the seven verbs ---------------------------------------------------------------------------------------------
+    # --- the verbs ---------------------------------------------------------------------------------------------------
 
     def start(self, models: int = 1) -> Tensor:  # (models, D)
         """Initial rows; row j depends on the seed and on j only, so all methods of one seed start alike."""
@@ -196,11 +197,17 @@ class Federation:
         count = math.ceil(size * len(pool)) if fraction else int(size)
         if not size > 0 or (fraction and size > 1):
             raise ValueError(f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]")
-        keys = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[self._ids]  # one ticket per client
+        order = self.tickets()[pool].argsort(stable=True)
+        return pool[order[:count]].sort().values
+
+    def tickets(self) -> Tensor:  # (K,)
+        """A random number in [0, 1) for each client, whatever its place in the list; ``sample`` takes the least ones.
+
+        Gumbel numbers made of them draw clients with unequal probabilities.
+        """
+        drawn = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[self._ids]
         self._samples += 1
-        chosen = pool.cpu().numpy()
-        chosen = chosen[np.argsort(keys[chosen], kind="stable")[:count]]
-        return torch.as_tensor(np.sort(chosen), device=self.device)
+        return torch.as_tensor(drawn, device=self.device)
 
     def draw(self) -> int:
         """Draw an integer from the server's own random stream, to seed its k-means, say; samples stay as they are."""
@@ -266,6 +273,20 @@ class Federation:
             out[:, c] = total / size
         self._count(down=len(who) * rows.nbytes, up=out.nbytes)
         return out[:, 0] if theta.dim() == 1 else out
+
+    def probe(self, per_class: int) -> tuple[Tensor, Tensor]:  # (m, ...), (m,)
+        """Labelled samples of the server that no client holds, so many of each class or as many as there are.
+
+        The same ones whenever it is asked. They are among those of ``evaluate(on="server")``.
+        """
+        rng, mine = self._stream(PROBE), []
+        for c in range(self.classes):
+            own = self._server[self._y[self._server] == c].cpu().numpy()
+            if not len(own) or per_class < 1:
+                raise ValueError(f"probe: {per_class} samples of class {c} wanted, {len(own)} are held by no client")
+            mine.append(rng.permutation(own)[:per_class])
+        index = torch.as_tensor(np.concatenate(mine), device=self.device)
+        return self._x[index], self._y[index]
 
     def predict(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs of every row on given inputs, computed at the server: (C, D), (m, ...) -> (C, m, classes)."""

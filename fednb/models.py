@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from torch import nn
 
 
-def linear(inputs: int = 64, classes: int = 10) -> nn.Sequential:
-    """Softmax regression: the convex case in which the papers' theory holds."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))
+def linear(inputs: int = 64, classes: int = 10, bias: bool = True) -> nn.Sequential:
+    """Softmax regression, or linear with ``classes=1``: the convex case in which the papers' theory holds."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes, bias=bias))
 
 
 def mlp(inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10) -> nn.Sequential:

@@ -1,7 +1,8 @@
 """The book's pictures: clients and classes, learning curves, similarity matrices, points in the plane.
 
-Each function returns a matplotlib Figure; put it on the page with :func:`fednb.show.show` and an alternative text. The
-colours are those of Okabe and Ito, which colour-blind readers can tell apart; groups differ in more than colour.
+Each function returns a matplotlib Figure; put it on the page with :func:`fednb.show.show` and an alternative text. With
+``ax`` most draw into these axes of a larger figure instead. The colours are those of Okabe and Ito, which colour-blind
+readers can tell apart; groups differ in more than colour.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")  # Okabe and Ito
 MARKERS = "osD^vP*X"
 INK, FAINT = "#333333", "#D9D9D9"
-NAMES = {"client_updates": "client updates", "bytes": "traffic in MB", "macro_f1": "macro F1"}
+NAMES = {
+    "client_updates": "client updates",
+    "bytes": "traffic in MB",
+    "macro_f1": "macro F1",
+    "macro_f1_union": "macro F1 (union)",
+    "accuracy_weighted": "accuracy (by samples)",
+}
 
 
 def style() -> None:
@@ -51,7 +58,7 @@ def style() -> None:
     })  # fmt: skip
 
 
-def class_map(counts: ArrayLike, truth: ArrayLike | None = None) -> Figure:
+def class_map(counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None = None) -> Figure:
     """Draw how many samples of each class every client holds, as bubbles: counts (K, C), area ~ samples.
 
     With ``truth`` (K,), the hidden clusters, clients are put in their order, and each cluster has a colour and a name
@@ -61,8 +68,9 @@ def class_map(counts: ArrayLike, truth: ArrayLike | None = None) -> Figure:
     K, C = counts.shape
     truth = np.zeros(K, int) if truth is None else _labels(truth, K)
     order, marked = np.argsort(truth, kind="stable"), len(np.unique(truth)) > 1
-    fig, ax = _axes(min(11, max(4, 0.19 * K + 1.2)), min(8, max(2.2, 0.19 * C + 1)))
-    cell = min(72 * (fig.get_figwidth() - 1.2) / K, 72 * (fig.get_figheight() - 1) / C)  # points
+    fig, ax = _axes(min(11, max(4, 0.19 * K + 1.2)), min(8, max(2.2, 0.19 * C + 1)), ax)
+    box, (width, height) = ax.get_position(), fig.get_size_inches()
+    cell = 72 * min(box.width * width / K, box.height * height / C)  # points
     place, c = np.nonzero(counts[order])
     n = counts[order][place, c]
     colour = np.array(COLOURS)[truth[order][place] % len(COLOURS)]
@@ -76,13 +84,13 @@ def class_map(counts: ArrayLike, truth: ArrayLike | None = None) -> Figure:
     return fig
 
 
-def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "round") -> Figure:
+def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "round", ax: Axes | None = None) -> Figure:
     """Draw a metric over rounds, traffic or time, one line per name.
 
     Each value is a History or its frame, or a list of such runs (seeds): then the line is their mean and the band one
     standard deviation to each side. ``x`` is a column too: ``round``, ``client_updates``, ``bytes``, ``seconds``.
     """
-    fig, ax = _axes()
+    fig, ax = _axes(ax=ax)
     for i, (name, runs) in enumerate(histories.items()):
         frames = [_frame(run, (metric, x)) for run in (runs if isinstance(runs, list | tuple) else [runs])]
         length = min(len(frame) for frame in frames)
@@ -93,11 +101,11 @@ def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "rou
         if len(frames) > 1:
             ax.fill_between(at, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
     ax.set(xlabel=NAMES.get(x, x), ylabel=NAMES.get(metric, metric.replace("_", " ")))
-    ax.legend()
+    ax.legend(**({"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(histories) > 5 else {}))  # many stand beside
     return fig
 
 
-def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "") -> Figure:
+def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "", ax: Axes | None = None) -> Figure:
     """Draw a matrix over pairs of clients (K, K) as a heat map; ``name`` says what the colours mean.
 
     With ``labels`` (K,), rows and columns are sorted by cluster, and lines part the clusters: a good clustering shows
@@ -108,7 +116,7 @@ def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "") -> Fig
         raise ValueError(f"M has shape {M.shape}: give one row and one column per client, (K, K)")
     labels = np.zeros(len(M), int) if labels is None else _labels(labels, len(M))
     order = np.argsort(labels, kind="stable")
-    fig, ax = _axes(4.6, 3.9)
+    fig, ax = _axes(4.6, 3.9, ax)
     picture = ax.imshow(M[np.ix_(order, order)], interpolation="nearest")
     fig.colorbar(picture, ax=ax, label=name, shrink=0.85).outline.set_visible(False)
     ax.grid(False)
@@ -137,14 +145,45 @@ def points(xy: ArrayLike, labels: ArrayLike | None = None) -> Figure:
     return fig
 
 
+def spokes(
+    xy: ArrayLike,
+    labels: ArrayLike,
+    weights: ArrayLike | None = None,
+    names: Sequence[Any] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw points of the plane (K, 2), each joined to the mean of its cluster, ``labels`` (K,).
+
+    With ``weights`` (K,) the mean is weighted and a point's area is its weight. ``names`` are written into the points,
+    such as the true cluster, when spokes and colours tell the one that was found.
+    """
+    xy = _matrix(xy, "xy")
+    labels, weights = _labels(labels, len(xy)), np.ones(len(xy)) if weights is None else np.asarray(weights, float)
+    fig, ax = _axes(5.2, 3.9, ax)
+    size = 150 * weights / weights.mean()
+    for i, label in enumerate(np.unique(labels)):
+        own, colour = labels == label, COLOURS[i % len(COLOURS)]
+        centre = np.average(xy[own], axis=0, weights=weights[own])  # (2,)
+        star = np.stack([centre + 0 * xy[own], xy[own]], 1).reshape(-1, 2)  # centre, point, centre, point, ...
+        ax.plot(*star.T, color=colour, linewidth=1)
+        ax.scatter(*xy[own].T, s=size[own], color=colour, linewidths=0, zorder=3)
+        ax.scatter(*centre, s=60, color=colour, marker="x", linewidths=2, zorder=2)
+    for (x, y), name in zip(xy, names if names is not None else [], strict=names is not None):
+        ax.text(x, y, str(name), size=8, color="white", ha="center", va="center_baseline", zorder=4)
+    ax.margins(0.1)  # a heavy point is wide
+    return fig
+
+
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _axes(width: float | None = None, height: float | None = None) -> tuple[Figure, Axes]:
-    """A figure that pyplot does not know of: nothing shows it twice, nothing has to close it."""
+def _axes(width: float | None = None, height: float | None = None, ax: Axes | None = None) -> tuple[Figure, Axes]:
+    """The given axes, or a figure that pyplot does not know of: nothing shows it twice, nothing has to close it."""
     from matplotlib.figure import Figure
 
     style()
+    if ax is not None:
+        return ax.figure, ax
     fig = Figure(figsize=(width, height) if width else None)
     return fig, fig.add_subplot()
 

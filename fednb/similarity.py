@@ -78,3 +78,131 @@ def rbf(x: Tensor | np.ndarray, gamma: float) -> Tensor:
     if not 0 < gamma < math.inf:
         raise ValueError(f"gamma={gamma}: give a finite number > 0")
     return (-gamma * sqdist(x)).exp()
+
+
+def homophily(theta: Tensor | np.ndarray, gamma: float) -> Tensor:
+    """Social influence (FedCVR-Bolt, Eq. 4), `rbf` with each row divided by its sum: (K, D) -> (K, K).
+
+    W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m exp(-γ ‖θ_k - θ_m‖²) is how much client k listens to client j. Rows sum to one,
+    and W is not symmetric. A client is at distance 0 from itself, so no sum is less than 1: γ = 0 listens to all
+    alike, a large γ to oneself. W is the random walk on the graph of `rbf`, and has the eigenvectors from which
+    normalised spectral clustering of that graph starts.
+    """
+    if not 0 <= gamma < math.inf:
+        raise ValueError(f"gamma={gamma}: give a finite number >= 0")
+    return (-gamma * sqdist(theta)).softmax(1)
+
+
+def laplacian(x: Tensor | np.ndarray, gamma: float) -> Tensor:
+    """Laplacian kernel exp(-γ ‖x_i - x_j‖_1): (K, D) -> (K, K) in [0, 1]. FedCVR-Bolt, appendix B.1."""
+    if not 0 < gamma < math.inf:
+        raise ValueError(f"gamma={gamma}: give a finite number > 0")
+    x, _ = _rows(x)
+    return (-gamma * torch.cdist(x, x, p=1)).exp()
+
+
+def sigmoid(x: Tensor | np.ndarray, gamma: float, c: float = 0.0) -> Tensor:
+    """Sigmoid kernel tanh(γ ⟨x_i, x_j⟩ + c): (K, D) -> (K, K) in [-1, 1]. FedCVR-Bolt, appendix B.1."""
+    x, _ = _rows(x)
+    gram = x @ x.T
+    return (gamma * (gram + gram.T) / 2 + c).tanh()
+
+
+def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
+    """FedGWC's affinity (Eq. 4), W_kj = exp(-β ‖v_k^j - v_j^k‖²): interaction matrix (K, K) -> (K, K) in [0, 1].
+
+    v_k^j is row k of P without its entries k and j, how the others perceive client k. Rows k and j lose the
+    same two columns, so a squared distance of whole rows need only be rid of two terms, (P_kk - P_jk)² and
+    (P_kj - P_jj)²: one matrix product for all pairs. The diagonal of P has no say; that of W is exactly 1.
+    """
+    if not 0 < beta < math.inf:
+        raise ValueError(f"beta={beta}: give a finite number > 0")
+    P = _rows(P, "P")[0].detach()
+    K = len(P)
+    if P.shape != (K, K):
+        raise ValueError(f"P has shape {tuple(P.shape)}: an interaction matrix is square, (K, K)")
+    Q = P.clone().fill_diagonal_(0)
+    Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(0)  # columns with mean 0: no distance changes, digits are kept
+    norm, d = Q.square().sum(1), Q @ Q.T  # (K,), (K, K)
+    d = d.mul_(-2).add_(norm).add_(norm[:, None])  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
+    d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)
+    torch.add(d, d.T, out=Q)  # rounding must not make W lopsided
+    return Q.mul_(-beta / 2).exp_().fill_diagonal_(1)
+
+
+def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor:
+    """How far a cluster's gradients stray from their mean: B_k = max_i ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖, (K, D) -> (C,).
+
+    WeCFL's Eq. 5, with ḡ_k the mean of the cluster's gradients by weight λ. 0 means that all its clients pull
+    in one direction with one strength; at 1 they differ as much as the mean is long. Where the mean vanishes
+    and the gradients do not, B is infinite; a cluster without members has 0.
+    """
+    C = int(labels.max()) + 1
+    member = torch.nn.functional.one_hot(labels, C).T * weights  # (C, K)
+    mean = (member / member.sum(1, keepdim=True).clamp_min(1e-300)).to(gradients.dtype) @ gradients  # (C, D)
+    stray = (mean[labels] - gradients).norm(dim=1)  # (K,)
+    worst = torch.zeros_like(mean[:, 0]).scatter_reduce(0, labels, stray, "amax")
+    length = mean.norm(dim=1)
+    return torch.where(worst > 0, worst / length, 0.0)
+
+
+def attraction(
+    z: Tensor | np.ndarray,
+    m: Tensor | np.ndarray,
+    zeta: float,
+    shielded: bool = True,
+    normalised: bool = True,
+    scale: float = 1.0,
+) -> Tensor:
+    """GCFL's pull between clients as bodies with locations (K, M) and masses (K,): (K, K), zero on the diagonal.
+
+    A_ab = m_a m_b / (d_ab + ζ) (Eq. 14), d the Euclidean distance. ``shielded`` adds the factor exp(-(d_ab / λ)²),
+    λ being ``scale`` times the median of all distances (Eq. 15), which makes the distant ones let go. ``normalised``
+    divides by √(S_a S_b), S_a the sum of all pulls at a (Eq. 16), so that no heavy or central body holds everybody; a
+    body that nobody pulls keeps its zeros. If λ = 0, only bodies at one place feel each other.
+    """
+    if not (0 < zeta < math.inf and 0 < scale < math.inf):
+        raise ValueError(f"zeta={zeta}, scale={scale}: give finite numbers > 0")
+    z = _rows(z, "z")[0].detach()
+    m = torch.as_tensor(m, dtype=z.dtype, device=z.device)
+    if m.shape != z.shape[:1] or not bool((m.isfinite() & (m >= 0)).all()):
+        raise ValueError(f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the {len(z)} rows of z")
+    d = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")  # exactly 0 between equal rows
+    A = (m[:, None] * m).div_(d + zeta)  # (K, K)
+    if shielded and len(z) > 1:
+        pairs = d[torch.ones_like(d, dtype=torch.bool).triu_(1)]
+        lam = scale * float(np.median(pairs.cpu().numpy()))
+        A.mul_(torch.where(d > 0, d / lam, 0).square_().neg_().exp_())
+    A.fill_diagonal_(0)
+    if normalised:
+        S = A.sum(1).sqrt_()
+        S.masked_fill_(S == 0, 1)
+        A.div_(S[:, None] * S)
+    return A
+
+
+def variance_reduction(C: Tensor | np.ndarray, alpha: Tensor | np.ndarray) -> Tensor:
+    """By how much seeing client k reduces the variance of αᵀθ, over all d: (D, K, K), (K,) -> (K,).
+
+    FedCVR-Bolt, Eq. 5 and 6: v_k = Σ_d (C^d α)_k² / C^d_kk, where C^d is the covariance of the clients' d-th
+    parameters. A client without variance tells nothing: 0 / 0 is 0. Of each C^d only one product and the diagonal
+    count, so a running estimate need keep no more than these: see `covariance_step`.
+    """
+    C, alpha = torch.as_tensor(C).double(), torch.as_tensor(alpha).double()
+    if C.ndim != 3 or C.shape[1:] != (len(alpha), len(alpha)):
+        raise ValueError(f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give (D, K, K) and (K,)")
+    return total_reduction((C @ alpha).T, C.diagonal(dim1=1, dim2=2).T)
+
+
+def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
+    """`variance_reduction` from (C^d α)_k and C^d_kk alone: (K, D), (K, D) -> (K,)."""
+    return (c_alpha.square() / c_diag.where(c_diag > 0, 1)).where(c_diag > 0, 0).sum(1)
+
+
+def covariance_step(c_alpha: Tensor, c_diag: Tensor, r: Tensor, alpha: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+    """Mix residuals r (K, D) into (C^d α)_k and C^d_kk, both (K, D), at a rate γ (FedCVR-Bolt, Eq. 11).
+
+    C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ for D matrices (K, K), of which the two things that `total_reduction` asks for are
+    2 K D numbers: the outer product times α is r^d ⟨r^d, α⟩, and its diagonal is r^d squared.
+    """
+    return c_alpha.lerp(r * (alpha @ r), rate), c_diag.lerp(r.square(), rate)

@@ -60,6 +60,8 @@ def test_curves_draw_means_and_bands():
     assert (low, high) == pytest.approx((0.2, 0.8))
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["FedAvg", "LocalOnly"]
     assert first.get_linestyle() != second.get_linestyle()
+    many = plots.curves({name: history([0.1, 0.2]) for name in "abcdef"}).axes[0].get_legend()
+    assert many.get_bbox_to_anchor().x0 > ax.get_legend().get_bbox_to_anchor().x0  # beside the curves, not upon them
 
 
 def test_curves_over_traffic_are_in_megabytes_and_take_frames():
@@ -85,6 +87,29 @@ def test_points_tell_groups_apart_by_shape_too():
     groups = plots.points([[0, 0], [1, 1], [2, 0]], ["b", "a", "b"]).axes[0].collections
     assert [len(g.get_offsets()) for g in groups] == [1, 2]
     assert len(groups[0].get_paths()[0].vertices) != len(groups[1].get_paths()[0].vertices)
+
+
+def test_spokes_lead_to_the_weighted_mean_of_a_cluster():
+    ax = plots.spokes([[0, 0], [4, 0], [9, 9]], ["b", "b", "a"], weights=[3, 1, 2], names="xyz").axes[0]
+    paths = [line.get_xydata().tolist() for line in ax.lines]
+    assert paths == [[[9, 9], [9, 9]], [[1, 0], [0, 0], [1, 0], [4, 0]]]  # centre, point, centre, point
+    assert [t.get_text() for t in ax.texts] == ["x", "y", "z"]
+    alone, _, pair, _ = ax.collections  # points, then the centre's cross
+    assert pair.get_sizes().tolist() == pytest.approx([3 * pair.get_sizes()[1], alone.get_sizes()[0] / 2])
+    with pytest.raises(ValueError, match="zip"):
+        plots.spokes([[0, 0]], [0], names="xy")
+
+
+def test_plots_draw_into_given_axes():
+    fig, axes = plt.subplots(1, 4)
+    plots.class_map(COUNTS, ax=axes[0])
+    plots.curves({"a": history([0.1, 0.2])}, ax=axes[1])
+    plots.matrix(np.eye(3), ax=axes[2])
+    assert plots.spokes(np.ones((2, 2)), [0, 1], ax=axes[3]) is fig
+    assert all(ax.has_data() for ax in axes)
+    alone = plots.class_map(COUNTS).axes[0].collections[0].get_sizes().max()
+    assert axes[0].collections[0].get_sizes().max() < alone  # smaller axes, smaller bubbles
+    plt.close(fig)
 
 
 @pytest.mark.parametrize(

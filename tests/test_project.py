@@ -31,6 +31,7 @@ ALLOWED = {
     "reproduce": {"experiment", "papers"},
     "tables": {"experiment", "store"},
     "plots": {"history"},
+    "explain": {"params", "plots"},
     "show": set(),
     "widgets": set(),
     "__init__": set(),

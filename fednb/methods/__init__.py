@@ -17,19 +17,63 @@ from typing import Protocol
 
 from torch import Tensor
 
+from .active_fl import ActiveFL
+from .autocfl import AutoCFL
+from .briggs import BriggsHC
+from .cfl import CFL
+from .cflgp import CFLGP
 from .ensemble import Ensemble
 from .fairavg import FairAvg
 from .fedavg import FedAvg
 from .fedavgm import FedAvgM
+from .fedccfa import FedCCFA
+from .fedcvr_bolt import FedCVRBolt
+from .fedem import FedEM
+from .fedgwc import FedGWC
 from .fedopt import FedOpt
 from .fedprox import FedProx
+from .fedsoft import FedSoft
 from .fesem import FeSEM
 from .fixed_clusters import FixedClusters
+from .gcfl import GCFL
 from .ifca import IFCA
 from .local_only import LocalOnly
+from .mtcfl import MTCFL
+from .ocfl import OCFL
+from .per_fedavg import PerFedAvg
+from .pfedme import PFedMe
+from .power_of_choice import PowerOfChoice
 from .wecfl import WeCFL
 
-ALL = (LocalOnly, FedAvg, FairAvg, FedAvgM, FedOpt, FedProx, FixedClusters, Ensemble, IFCA, FeSEM, WeCFL)
+ALL = (
+    LocalOnly,
+    FedAvg,
+    FairAvg,
+    FedAvgM,
+    FedOpt,
+    FedProx,
+    FixedClusters,
+    Ensemble,
+    IFCA,
+    FeSEM,
+    WeCFL,
+    CFL,
+    FedGWC,
+    PFedMe,
+    PerFedAvg,
+    BriggsHC,
+    OCFL,
+    CFLGP,
+    AutoCFL,
+    MTCFL,
+    FedSoft,
+    FedEM,
+    FedCCFA,
+    PowerOfChoice,
+    ActiveFL,
+    FedCVRBolt,
+    GCFL,
+)
 
 __all__ = ["ALL", "Method", "State", *(method.__name__ for method in ALL)]
 

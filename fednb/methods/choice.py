@@ -1,0 +1,51 @@
+"""Choose clients at random, but not all alike: what the methods that select clients share.
+
+``fed.sample`` draws all clients with the same probability. Here client k has a weight exp(l_k) and a Gumbel number of
+its own, g_k = -log(-log u_k): the client with the largest l_k + g_k is a draw with probability exp(l_k) / Σ_j exp(l_j),
+and the n largest are n draws without replacement. Nothing is exponentiated, so no weight is too large.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def seats(sampled: int | float, K: int) -> int:
+    """How many of K clients: a number of them, at most K, or a fraction; as ``fed.sample`` counts."""
+    fraction = isinstance(sampled, float)
+    if not sampled > 0 or (fraction and sampled > 1):
+        raise ValueError(f"sampled={sampled!r} is neither a positive number of clients nor a fraction in (0, 1]")
+    return math.ceil(sampled * K) if fraction else min(sampled, K)
+
+
+def gumbel(fed) -> Tensor:  # (K,)
+    """Independent Gumbel numbers -log(-log u), one for each client, from its ticket u."""
+    return -(-fed.tickets().clamp_min(1e-300).log()).log()
+
+
+def weighted_sample(fed, size: int, logits: Tensor) -> Tensor:  # (size,)
+    """Draw clients without replacement, one after the other with probabilities ∝ exp(logits) of those that are left.
+
+    A client of logit -inf is drawn only when no others are left.
+    """
+    return (logits.double() + gumbel(fed)).topk(size).indices.sort().values
+
+
+def boltzmann(v: Tensor, coalitions: Tensor, beta: float) -> Tensor:
+    """π_p(k) ∝ exp(β v_k) in each coalition (FedCVR-Bolt, Eq. 8): (K,), (K,) -> (K,); β = inf leaves the best."""
+    C = int(coalitions.max()) + 1
+    best = v.new_zeros(C).scatter_reduce(0, coalitions, v, "amax", include_self=False)[coalitions]
+    pi = torch.where(v < best, beta * (v - best), 0).exp()  # at most 1: nothing overflows
+    return pi / v.new_zeros(C).index_add(0, coalitions, pi)[coalitions]
+
+
+def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Tensor]:
+    """The client with the largest key in each coalition (C,), and they and those with the next largest, P in all."""
+    order = key.argsort(descending=True, stable=True)
+    place = torch.full_like(coalitions, len(key))[: int(coalitions.max()) + 1]
+    first = order[place.scatter_reduce(0, coalitions, order.argsort(), "amin")]
+    others = order[~torch.isin(order, first)]
+    return first, torch.cat([first, others[: P - len(first)]]).sort().values

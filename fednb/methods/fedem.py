@@ -1,0 +1,72 @@
+"""FedEM: Marfoq, Neglia, Bellet, Kameni, Vidal, *Federated multi-task learning under a mixture of distributions*,
+NeurIPS 2021 (Algorithm 1).
+
+| paper | here |
+|---|---|
+| M components θ_m | theta[m], components |
+| π_t, the mixture of client t | votes[t] |
+| q_t(z = m) (E step) | q[t, m] |
+| h_t = Σ_m π_tm h_θm | the soft vote by ``votes`` |
+
+In the paper every *sample* has its own q. A federation tells a method mean losses only, and weighs no single samples,
+so here a client's samples share one q: FedEM at the level of clients. What a mixture within one client's data would
+give is therefore missing, and π tends to one component sooner than in the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..params import mean
+
+
+class State(NamedTuple):
+    """The components, and how much each counts at each client."""
+
+    theta: Tensor  # (M, D)
+    labels: Tensor  # (K,) the component that counts most
+    votes: Tensor  # (K, M) π, rows sum to one
+
+
+@dataclass(frozen=True)
+class FedEM:
+    """Every client trains every component, as strongly as it explains the client's data; a mixture serves it.
+
+    One component is FedAvg.
+    """
+
+    components: int = 3
+    sampled: int | float = 1.0
+    temperature: float = 1.0  # of the losses in the E step; 1 is a client's q if one sample spoke for it
+
+    def __post_init__(self) -> None:
+        if self.components < 1 or not self.temperature > 0:
+            raise ValueError(f"{self!r}: need at least one component, and a temperature > 0")
+
+    def init(self, fed) -> State:
+        """Initialise θ_1, …, θ_M, all different; π is uniform."""
+        theta = fed.start(self.components)
+        votes = theta.new_full((fed.K, self.components), 1 / self.components)
+        return State(theta, torch.zeros_like(fed.n), votes)
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Run one round of Algorithm 1."""
+        theta, votes = state.theta, state.votes
+        S = fed.sample(self.sampled)  # server broadcasts θ_m to the clients
+        q = posterior(votes[S], fed.loss(theta, S), self.temperature)  # E step: q_m ∝ π_m exp(−loss of θ_m)
+        votes = votes.index_copy(0, S, q)  # M step: π_m <- mean of q_m
+        rows = []
+        for m in range(len(theta)):  # M step: θ_m <- LocalSolver, with the loss weighted by q_m
+            up = fed.train(theta[m], S, correct=lambda g, th, q_m: q_m * g, args=(q[:, m : m + 1],), slot=m)
+            rows.append(mean(up.theta, fed.n[S]))  # θ_m <- Σ_t n_t / n θ_mt
+        return State(torch.stack(rows), votes.argmax(1), votes)
+
+
+def posterior(prior: Tensor, losses: Tensor, temperature: float) -> Tensor:  # (n, M)
+    """Mixture weights after seeing mean losses (n, M); no weight falls to zero for good."""
+    q = (prior.clamp_min(1e-6).log() - losses / temperature).softmax(1)
+    return q.to(prior.dtype)

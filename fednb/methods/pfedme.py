@@ -1,0 +1,73 @@
+"""pFedMe: Dinh, Tran, Nguyen, *Personalized federated learning with Moreau envelopes*, NeurIPS 2020 (Algorithm 1).
+
+| paper | here |
+|---|---|
+| w, w_{i,r} | theta[K], w (n, D) |
+| θ̃_i(w) = argmin f_i(θ) + λ/2 ‖θ − w‖² | theta[i], the personal model |
+| R local rounds, K steps for each θ̃ | local_rounds, steps |
+| λ, η, β | lam, eta, beta |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..params import mean
+
+
+class State(NamedTuple):
+    """A personal model for each client, and the server's."""
+
+    theta: Tensor  # (K + 1, D) the last row is w
+    labels: Tensor  # (K,) 0, 1, ..., K - 1
+
+
+@dataclass(frozen=True)
+class PFedMe:
+    """Every client has its own model, held near a common one that is the mean of where they pull.
+
+    In the paper all clients train in every round and a sample of them is averaged. Here, as with other methods, those
+    who are not sampled rest, and are served by the personal model of their last round; ``all_train`` is the paper's.
+
+    Each of the ``steps`` meets a fresh batch, where the paper stays with one until w moves.
+    """
+
+    sampled: int | float = 1.0
+    lam: float = 15.0  # λ; the personal steps are stable for lr λ < 2
+    eta: float = 0.005  # step of w along λ (w − θ̃)
+    beta: float = 1.0  # of the server: 1 is the mean of the clients' w
+    local_rounds: int = 5  # R
+    steps: int = 5  # K
+    lr: float | None = None  # of the personal steps; None: the federation's
+    all_train: bool = False
+
+    def init(self, fed) -> State:
+        """Initialise w_0; nobody is personal yet."""
+        return State(fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device))
+
+    def step(self, state: State, fed, t: int) -> State:
+        """Run one round of Algorithm 1."""
+        S, w_t, P = fed.sample(self.sampled), state.theta[-1], fed.layout.P
+        clients = torch.arange(fed.K, device=S.device) if self.all_train else S
+        w = theta = w_t.expand(len(clients), -1)  # server sends w_t; w_{i,0} = w_t
+        for r in range(self.local_rounds):  # for r = 0 to R − 1
+            up = fed.train(  # θ̃_i(w_{i,r}), by K steps from the last one
+                theta,
+                clients,
+                correct=lambda g, th, w: g + self.lam * (th - w),
+                args=(w,),
+                travels=r == 0,  # w goes down and up once a round
+                steps=self.steps,
+                lr=self.lr or fed.local.lr,
+            )
+            theta = up.theta
+            pull = self.eta * self.lam * (w - theta)[:, :P]
+            w = torch.cat([w[:, :P] - pull, theta[:, P:]], 1)  # w_{i,r+1} = w_{i,r} − η λ (w_{i,r} − θ̃_i)
+        w = mean(w[torch.isin(clients, S)])  # server receives w_{i,R} of S_t
+        w_t = torch.cat([((1 - self.beta) * w_t + self.beta * w)[:P], w[P:]])  # (1 − β) w_t + β Σ_i w_{i,R} / |S_t|
+        personal = state.theta[:-1].index_copy(0, clients, theta)
+        return state._replace(theta=torch.cat([personal, w_t[None]]))

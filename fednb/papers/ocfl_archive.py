@@ -1,0 +1,176 @@
+"""OCFL's Tables 1 and 2 from the authors' archived cluster maps, by the rules that made them, and by corrected ones.
+
+Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning under clustering-agnostic assumption*,
+2025. The authors published who was in which cluster in every round of all 280 runs (GitHub MKZuziak/ODFL_Archive, MIT
+licence). Those tables are not part of this project: :func:`folder` says where they are looked for. What the paper
+prints is here, as ``ocfl_printed.csv``; an empty cell is a printed dash. Where the text of the paper at hand was not
+legible, the cell is taken from the LaTeX tables in the same archive, and named in the column ``restored``.
+
+| printed column | what it is |
+|---|---|
+| RAND | the *adjusted* Rand index |
+| AMI | adjusted mutual information; in the rows OCFL-HDB once more the adjusted Rand index |
+| COM | homogeneity: completeness with its arguments swapped |
+| all three | means over the first 50 rounds, though up to 80 were run; before the first split all three are 0 |
+| a dash | never more than one cluster |
+| Table 2 | the last round in which a client's cluster changed its name, whether or not there is more than one |
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .. import metrics
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+ALGORITHMS = {
+    "baseline": "BNC",
+    "sattler": "SCL",
+    "briggs": "BCL",
+    "kmeans": "OCFL-KM",
+    "affinity": "OCFL-AFF",
+    "meanshift": "OCFL-MS",
+    "HDBSCAN": "OCFL-HDB",
+}  # the archive's names and the paper's
+OVERLAP = {"nonoverlaping": "non-overlapping", "overlaping": "overlapping"}
+SIZES = {(15, "balanced"): (5, 5, 5), (30, "balanced"): (10, 10, 10)}
+SIZES |= {(15, "imbalanced"): (3, 7, 5), (30, "imbalanced"): (7, 14, 9)}  # clients of the true clusters, in blocks
+COUNTED = 50  # rounds
+KINDS = {
+    "ari": metrics.adjusted_rand,
+    "ami": metrics.ami,
+    "homogeneity": metrics.homogeneity,
+    "completeness": metrics.completeness,
+}
+FILES = {
+    "cluster_maps": "cluster_maps.csv.gz",
+    "round_means": "round_means.csv.gz",
+    "temperatures": "temperatures.csv",
+    "split_blueprints": "split_blueprints.csv",
+    "insertion_deletion_A": "insertion_deletion_A.csv",
+    "insertion_deletion_B": "insertion_deletion_B.csv",
+    "insertion_deletion_C": "insertion_deletion_C.csv",
+}
+
+
+class Run(NamedTuple):
+    """One of the 280 runs; the index of all tables here."""
+
+    dataset: str
+    clients: int
+    overlap: str
+    balance: str
+    algorithm: str
+
+
+def folder(path: str | os.PathLike | None = None) -> Path:
+    """Find the archive: ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl`` beside ``$FEDNB_DATA``."""
+    data = os.environ.get("FEDNB_DATA")
+    beside = Path(data).expanduser().resolve().parent / "reference" / "ocfl" if data else None
+    found = path or os.environ.get("FEDNB_OCFL") or beside
+    if found and (Path(found).expanduser() / FILES["cluster_maps"]).is_file():
+        return Path(found).expanduser()
+    raise FileNotFoundError(
+        f"OCFL's archived runs were not found: looked for {FILES['cluster_maps']} in "
+        f"{found or 'no folder: neither FEDNB_OCFL nor FEDNB_DATA is set'}. Set FEDNB_OCFL to the folder that holds "
+        "it. Without the archive, printed() has the paper's numbers."
+    )
+
+
+def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
+    """Read one table of the archive (a key of ``FILES``), with the paper's names of algorithms and splits."""
+    import pandas as pd
+
+    if name not in FILES:
+        raise ValueError(f"no table {name!r} in the archive: choose from {', '.join(FILES)}")
+    frame = pd.read_csv(folder(path) / FILES[name], index_col=0 if name.startswith("insertion") else None)
+    names = {"algorithm": ALGORITHMS, "overlap": OVERLAP}
+    return frame.assign(**{c: frame[c].map(new) for c, new in names.items() if c in frame})
+
+
+def cluster_maps(path: str | os.PathLike | None = None) -> dict[Run, np.ndarray]:
+    """Read who was in which cluster: for each run the clusters' names (rounds, clients)."""
+    frame = read("cluster_maps", path).sort_values(["round", "client"])
+    runs = frame.groupby(list(Run._fields), sort=False)
+    return {Run(*key): own["cluster"].to_numpy(str).reshape(-1, key[1]) for key, own in runs}
+
+
+def truth(run: Run) -> np.ndarray:  # (clients,)
+    """The cluster to which each client's data belong."""
+    return np.repeat(range(3), SIZES[run.clients, run.balance])
+
+
+def scores(names: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+    """Compare the clusters of every round (T, K) with the true ones: ari, ami, homogeneity, completeness, each (T,)."""
+    rounds = []
+    for row in names.tolist():
+        order = {name: c for c, name in enumerate(dict.fromkeys(row))}  # most rounds are alike
+        rounds.append(_scores(tuple(true.tolist()), tuple(order[name] for name in row)))
+    return dict(zip(KINDS, np.array(rounds).T, strict=True))
+
+
+@lru_cache(4096)
+def _scores(true: tuple[int, ...], found: tuple[int, ...]) -> list[float]:
+    return [kind(np.array(true), np.array(found)) for kind in KINDS.values()]
+
+
+def clustering_round(names: np.ndarray) -> float:
+    """The last round (from 1) in which a client's cluster changed its name; nan if none did: Table 2."""
+    changed = np.flatnonzero((names[1:] != names[:-1]).any(1))
+    return float(changed[-1] + 2) if len(changed) else np.nan
+
+
+def as_printed(maps: dict[Run, np.ndarray]) -> DataFrame:
+    """Recompute Tables 1 and 2 by the rules above: columns as in :func:`printed`, nan for a dash."""
+
+    def row(run: Run, names: np.ndarray) -> dict[str, float]:
+        mean = {name: float(v[:COUNTED].mean()) for name, v in scores(names, truth(run)).items()}
+        second = mean["ari" if run.algorithm == "OCFL-HDB" else "ami"]
+        split = any(len(set(now)) > 1 for now in names[:COUNTED].tolist())
+        cells = (mean["ari"], second, mean["homogeneity"]) if split else (np.nan,) * 3
+        return dict(zip(("rand", "ami", "com"), cells, strict=True)) | {"round": clustering_round(names)}
+
+    return _frame({run: row(run, names) for run, names in maps.items() if run.algorithm != "BNC"})
+
+
+def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
+    """What Table 1 says it shows, for every run, and what it leaves out.
+
+    ``ari``, ``ami`` and ``homogeneity`` are means over *all* rounds, which reward an early split. Completeness is 1
+    until the first split, so its mean would reward none: it stands with the others at the last round only
+    (``final_...``). ``rounds`` and ``round`` are the rounds run and that of the last split into at least two,
+    ``clusters`` how many there are in the end.
+    """
+
+    def row(run: Run, names: np.ndarray) -> dict[str, float]:
+        found = scores(names, truth(run))
+        means = {name: float(found[name].mean()) for name in ("ari", "ami", "homogeneity")}
+        count = [len(set(now)) for now in names.tolist()]
+        when = {"rounds": len(names), "round": clustering_round(names) if max(count) > 1 else np.nan}
+        return means | {f"final_{k}": float(v[-1]) for k, v in found.items()} | when | {"clusters": count[-1]}
+
+    return _frame({run: row(run, names) for run, names in maps.items()})
+
+
+def printed() -> DataFrame:
+    """The numbers of Tables 1 and 2 in the paper: rand, ami, com, round, indexed by run; nan for a dash."""
+    import pandas as pd
+
+    frame = pd.read_csv(Path(__file__).with_name("ocfl_printed.csv"), keep_default_na=False, dtype=str)
+    frame["clients"] = frame["clients"].astype(int)
+    numbers = frame[["rand", "ami", "com", "round"]].replace("", "nan").astype(float)
+    return frame.assign(**numbers).set_index(list(Run._fields)).sort_index()
+
+
+def _frame(rows: dict[Run, dict[str, float]]) -> DataFrame:
+    import pandas as pd
+
+    index = pd.MultiIndex.from_tuples(list(rows), names=Run._fields)
+    return pd.DataFrame(list(rows.values()), index=index).sort_index()
