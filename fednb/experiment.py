@@ -26,7 +26,8 @@ from .training import Local
 def measure(fed: Federation, state: Any) -> dict[str, Any]:
     """All the book's usual numbers for one state: on local test sets, and about the clusters.
 
-    A state may have ``votes`` (K, C), weights of a soft vote over its rows; without it each client uses its row.
+    A state may have ``votes`` (K, C), weights of a soft vote over its rows; without it each client uses its row. It may
+    have ``clusters`` (K,) where several rows belong to one cluster; without it a row is a cluster.
     """
     votes = getattr(state, "votes", None)
     result = fed.evaluate(state.theta, state.labels if votes is None else votes)
@@ -44,7 +45,7 @@ def measure(fed: Federation, state: Any) -> dict[str, Any]:
         "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
         "macro_f1_union": metrics.average(metrics.macro_f1(confusion, over="union")),
     }
-    return out | measure_clusters(fed, state.labels)
+    return out | measure_clusters(fed, getattr(state, "clusters", state.labels))
 
 
 def measure_clusters(fed: Federation, labels: Any) -> dict[str, Any]:
@@ -141,8 +142,14 @@ def _resume(path: Path, identity: dict[str, str], state: Any, fed: Federation) -
             )
     fed.restore(trees["fed"])
     fed.events[:] = [tuple(event) for event in meta["events"]]
-    fields = [v.to(fed.device) if isinstance(v, torch.Tensor) else v for v in trees["state"]]
+    fields = [_moved(value, fed.device) for value in trees["state"]]
     return History(meta["rows"], type(state)(*fields)), meta["done"]
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_moved(v, device) for v in value)
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 # --- sweeps ----------------------------------------------------------------------------------------------------------

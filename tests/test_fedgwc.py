@@ -660,3 +660,13 @@ def test_personal_models_of_a_network_with_batchnorm_have_running_statistics():
 def test_both_backends_personalise_alike(method):
     a, b = (go(method, federation(backend=backend, dtype=torch.float64), 2) for backend in ("lean", "batched"))
     torch.testing.assert_close(a.theta, b.theta, rtol=0, atol=1e-9)
+
+
+def test_clusters_are_counted_as_such_when_every_client_has_a_row():
+    from fednb.experiment import measure
+
+    fed = federation(sizes=(9, 14, 7, 20), truth=[0, 0, 1, 1])
+    method = FedGWC(aggregator=PFedMe(), sampled=1.0)
+    state = method.init(fed)
+    state = method.step(state, fed, 0)
+    assert len(state.labels.unique()) == 4 and measure(fed, state)["clusters"] == 1
