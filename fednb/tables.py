@@ -76,9 +76,30 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
     """
     import pandas as pd
 
-    tasks, path = list(tasks), Path(path)
+    tasks = list(tasks)
     if not tasks or last < 1 or len({tuple(task.tags) for task in tasks}) > 1:
         raise ValueError(f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task")
+    facts = [{name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in _records(tasks, Path(path))]
+    out = pd.concat([pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1)
+    if out.columns.has_duplicates:
+        raise ValueError(f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is")
+    return out
+
+
+def curves(tasks: Iterable[Task], path: str | Path, tag: str = "row") -> dict[Any, list[DataFrame]]:
+    """The curves of a figure's runs: for each value of a tag a list of frames, one per run, a line per round."""
+    import pandas as pd
+
+    tasks, out = list(tasks), {}
+    for task, record in zip(tasks, _records(tasks, Path(path)), strict=True):
+        if not record["metrics"].get("curves"):
+            raise ValueError(f"{record['method']} has no curves: name them in Task(curves=...)")
+        out.setdefault(task.tags[tag], []).append(pd.DataFrame(record["metrics"]["curves"]))
+    return out
+
+
+def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
+    """The record of each task; if some are missing, the error says how to make them."""
     keys = [task.key for task in tasks]
     records = {record["key"]: record for record in store.read(path)}
     if missing := {key: task.profile for key, task in zip(keys, tasks, strict=True) if key not in records}:
@@ -86,11 +107,7 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
         commands = " and ".join(f"{command} {profile}" for profile in dict.fromkeys(missing.values()))
         error = ValueError if path.exists() else FileNotFoundError
         raise error(f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}")
-    facts = [{name: records[key].get(name, "") for name in FACTS} | _metrics(records[key], last) for key in keys]
-    out = pd.concat([pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1)
-    if out.columns.has_duplicates:
-        raise ValueError(f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is")
-    return out
+    return [records[key] for key in keys]
 
 
 def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:

@@ -156,6 +156,21 @@ def test_frame_refuses_nonsense(path, tasks, last, words):
 # --- summary ---------------------------------------------------------------------------------------------------------
 
 
+def test_curves_are_gathered_by_tag_run_by_run(path):
+    tasks = [task("WeCFL", seed=1), task("FedAvg"), task("WeCFL")]
+    for number, one in enumerate(tasks):
+        save(path, one, 0.5, curve=[0.1 * number, 0.2])
+    found = tables.curves(tasks, path)
+    assert [*found] == ["WeCFL", "FedAvg"] and [len(runs) for runs in found.values()] == [2, 1]
+    assert [run["accuracy"][0] for run in found["WeCFL"]] == pytest.approx([0, 0.2])
+    assert found["FedAvg"][0]["round"].tolist() == [1, 2]
+    save(path, task("LocalOnly"), 0.5)
+    with pytest.raises(ValueError, match="no curves"):
+        tables.curves([task("LocalOnly")], path)
+    with pytest.raises(ValueError, match="1 of 1 records"):
+        tables.curves([task("LocalOnly", seed=9)], path)
+
+
 def test_summary_is_mean_and_sample_deviation_in_order():
     data = pd.DataFrame({"row": list("zzazb"), "K": [2, 2, 1, 2, 1], "x": [1.0, 2.0, 5.0, 6.0, np.nan]})
     found = summary(data, ["row", "K"], "x")
