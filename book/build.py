@@ -96,7 +96,7 @@ def notebooks() -> list[Path]:
 
 
 def cache():
-    """The store of executed notebooks; a new one if the library or the pinned versions changed."""
+    """The store of executed notebooks; a new one if the library, the records or the pinned versions changed."""
     from jupyter_cache import get_cache
 
     now, mark = digest([ROOT / "constraints.txt", *library()]), CACHE / "made_with.sha256"
@@ -176,8 +176,9 @@ def html() -> int:
 
 
 def library() -> list[Path]:
-    """The files of fednb that can change what a notebook shows."""
-    return [p for p in (ROOT / "fednb").rglob("*") if p.suffix in {".py", ".js", ".css"}]
+    """The files of fednb, and the records, that can change what a notebook shows."""
+    files = [*(ROOT / "fednb").rglob("*"), *BOOK.glob("results/*/*")]
+    return [p for p in files if p.suffix in {".py", ".js", ".css", ".csv", ".json"}]
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -311,7 +311,8 @@ def verdicts(claims: Iterable[Claim], caption: str = "The paper's claims on our 
     found = [claim.verdict for claim in claims]
     if not found:
         raise ValueError("no claims to judge")
-    whole = f"{caption}: {', '.join(f'{found.count(verdict)} {verdict}' for verdict in MARKS if verdict in found)}."
+    tally = {verdict: found.count(verdict) for verdict in MARKS if verdict in found}
+    whole = f"{caption}: {', '.join(f'{n} {_plural(verdict) if n > 1 else verdict}' for verdict, n in tally.items())}."
     head = "".join(_th(name, "col") for name in ("claim", "where", "rule", "evidence", "verdict"))
     rows, lines = [], [whole]
     for c in claims:
@@ -320,6 +321,10 @@ def verdicts(claims: Iterable[Claim], caption: str = "The paper's claims on our 
         lines += [f"{MARKS[c.verdict]} {c.verdict}: {c.statement} ({c.where})", f"  rule: {c.rule}"]
         lines += [f"  evidence: {c.evidence}"]
     return Table(_page(caption, whole, [head], rows, "words"), "\n".join(lines))
+
+
+def _plural(verdict: str) -> str:
+    return {"holds": "hold", "fails": "fail"}.get(verdict, verdict)
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------------

@@ -360,7 +360,7 @@ def test_verdicts_show_rule_evidence_and_a_mark_with_a_word():
     assert body[0] == ["WeCFL > FedAvg", "Table 2", "interval above 0", "+1.8 points", "✓ holds"]
     assert [line[0] for line in body][1] == "IFCA & co"
     assert [line[-1] for line in body] == ["✓ holds", "✗ fails", "– not testable here", "✓ holds"]
-    caption = "The paper's claims on our records: 2 holds, 1 fails, 1 not testable here."
+    caption = "The paper's claims on our records: 2 hold, 1 fails, 1 not testable here."
     assert "".join(ElementTree.fromstring(table.html).find(".//caption").itertext()) == caption
     first = "✓ holds: WeCFL > FedAvg (Table 2)\n  rule: interval above 0\n  evidence: +1.8 points"
     assert repr(table).startswith(f"{caption}\n{first}\n✗ fails: IFCA & co")
