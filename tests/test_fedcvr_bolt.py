@@ -21,22 +21,19 @@ from fednb.params import mean
 from fednb.partition import Partition
 from fednb.training import Local
 
+from . import test_methods as contract
 from .conftest import NETWORKS, blobs, federation, ragged
+from .test_methods import SIZES
 
 quick = settings(deadline=None, max_examples=40)
 number = st.integers(-320, 320).map(lambda i: i / 64)
 matrices = st.tuples(st.integers(1, 7), st.integers(1, 5)).flatmap(lambda s: arrays(float, s, elements=number))
-SIZES = (9, 14, 7, 20, 11, 8)
 KERNELS = ("rbf", "cosine", "laplacian", "sigmoid", "kmeans")
 SOON = {"sampled": 3, "warmup": 1}
 
 
 def go(method, fed, rounds=4):
-    state = method.init(fed)
-    for t in range(rounds):
-        fed.t = t
-        state = method.step(state, fed, t)
-    return state
+    return contract.go(method, fed, rounds)
 
 
 def covariance(K, seed=0):

@@ -21,24 +21,13 @@ from fednb.metrics import adjusted_rand
 from fednb.training import Local
 
 from .conftest import NETWORKS, blobs, federation, ragged
+from .test_methods import go, served
 
 quick = settings(deadline=None, max_examples=40)
 number = st.integers(-256, 256).map(lambda i: i / 64)
 squares = st.integers(1, 8).flatmap(lambda K: arrays(float, (K, K), elements=number))
 curves = st.tuples(st.integers(1, 6), st.integers(1, 5)).flatmap(lambda s: arrays(float, s, elements=number))
 AGGREGATORS = [FedAvg(), FairAvg(), FedAvgM(), FedOpt(), FedProx(), PFedMe(local_rounds=2, steps=2), PerFedAvg(tau=2)]
-
-
-def go(method, fed, rounds, state=None):
-    state = state or method.init(fed)
-    for t in range(rounds):
-        fed.t = t
-        state = method.step(state, fed, t)
-    return state
-
-
-def served(state):
-    return state.theta[state.labels]
 
 
 def groups(truth, noisy, samples=24, local=None, **options) -> Federation:

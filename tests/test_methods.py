@@ -22,8 +22,8 @@ def make(cls):
     return FixedClusters([k % 2 for k in range(len(SIZES))]) if cls is FixedClusters else cls()
 
 
-def go(method, fed, rounds=2):
-    state = method.init(fed)
+def go(method, fed, rounds=2, state=None):
+    state = state or method.init(fed)
     for t in range(rounds):
         fed.t = t
         state = method.step(state, fed, t)

@@ -100,6 +100,15 @@ def test_spokes_lead_to_the_weighted_mean_of_a_cluster():
         plots.spokes([[0, 0]], [0], names="xy")
 
 
+def test_spokes_tell_ten_clusters_apart():
+    n = len(plots.COLOURS) + 2
+    ax = plots.spokes(np.eye(n)[:, :2], range(n), names=range(n)).axes[0]
+    dots = ax.collections[::2]  # every other is a cross
+    looks = {(to_hex(d.get_facecolor()[0]), to_hex(d.get_edgecolor()[0])) for d in dots}
+    assert len(looks) == n
+    assert all(to_hex(t.get_color()) != to_hex(d.get_facecolor()[0]) for t, d in zip(ax.texts, dots, strict=True))
+
+
 def test_plots_draw_into_given_axes():
     fig, axes = plt.subplots(1, 4)
     plots.class_map(COUNTS, ax=axes[0])
