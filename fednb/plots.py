@@ -154,22 +154,29 @@ def spokes(
 ) -> Figure:
     """Draw points of the plane (K, 2), each joined to the mean of its cluster, ``labels`` (K,).
 
+    When the colours are used up, the next clusters have hollow points.
     With ``weights`` (K,) the mean is weighted and a point's area is its weight. ``names`` are written into the points,
     such as the true cluster, when spokes and colours tell the one that was found.
     """
     xy = _matrix(xy, "xy")
     labels, weights = _labels(labels, len(xy)), np.ones(len(xy)) if weights is None else np.asarray(weights, float)
     fig, ax = _axes(5.2, 3.9, ax)
-    size = 150 * weights / weights.mean()
+    size, ink = 150 * weights / weights.mean(), np.full(len(xy), "white", object)
     for i, label in enumerate(np.unique(labels)):
-        own, colour = labels == label, COLOURS[i % len(COLOURS)]
+        own, colour, hollow = labels == label, COLOURS[i % len(COLOURS)], i // len(COLOURS) % 2
         centre = np.average(xy[own], axis=0, weights=weights[own])  # (2,)
         star = np.stack([centre + 0 * xy[own], xy[own]], 1).reshape(-1, 2)  # centre, point, centre, point, ...
         ax.plot(*star.T, color=colour, linewidth=1)
-        ax.scatter(*xy[own].T, s=size[own], color=colour, linewidths=0, zorder=3)
+        fill = (
+            {"color": "white", "edgecolors": colour, "linewidths": 1.5}
+            if hollow
+            else {"color": colour, "linewidths": 0}
+        )
+        ax.scatter(*xy[own].T, s=size[own], zorder=3, **fill)
         ax.scatter(*centre, s=60, color=colour, marker="x", linewidths=2, zorder=2)
-    for (x, y), name in zip(xy, names if names is not None else [], strict=names is not None):
-        ax.text(x, y, str(name), size=8, color="white", ha="center", va="center_baseline", zorder=4)
+        ink[own] = colour if hollow else "white"
+    for (x, y), name, c in zip(xy, names, ink, strict=True) if names is not None else ():
+        ax.text(x, y, str(name), size=8, color=c, ha="center", va="center_baseline", zorder=4)
     ax.margins(0.1)  # a heavy point is wide
     return fig
 
