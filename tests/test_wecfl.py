@@ -17,7 +17,7 @@ from fednb.methods import IFCA, Ensemble, FedAvg, FedProx, FeSEM, FixedClusters,
 from fednb.methods.wecfl import importance, represent
 from fednb.papers import CATALOGUE, wecfl, wecfl_theory
 from fednb.params import Layout
-from fednb.partition import Partition, by_class_sets, iid, refill, subset
+from fednb.partition import Partition, by_class_sets, iid, match_test, refill, subset
 from fednb.similarity import clusterability
 from fednb.training import Local
 
@@ -383,6 +383,15 @@ def test_tasks_are_well_formed(profile, table):
     cells = {(task.key, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks) and {task.profile for task in tasks} == {profile}
     assert len({task.seed for task in tasks}) >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+
+
+def test_every_partition_of_the_paper_profile_can_be_dealt():
+    y, y_test = np.arange(60_000) % 10, np.arange(10_000) % 10
+    tasks = [task for table in wecfl.TABLES.values() for task in table("paper") if task.seed == 0]
+    for task in {describe(task.partition): task for task in tasks}.values():
+        part = task.partition(y, seed=0)
+        part = match_test(part, y, y_test) if task.official else part
+        assert len(part.train) == 200 and min(map(len, part.test)) > 0, describe(task.partition)
 
 
 def test_the_paper_profile_is_the_papers():
