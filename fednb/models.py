@@ -6,10 +6,15 @@ Each function makes one freshly initialised network; give a Federation the recip
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def linear(inputs: int = 64, classes: int = 10, bias: bool = True) -> nn.Sequential:
@@ -52,6 +57,79 @@ def cnn_bn(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequenti
         *(nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(flat, classes)),
     )
+
+
+def cnn(
+    shape: Sequence[int] = (3, 32, 32),
+    filters: Sequence[int] = (64, 128),
+    dense: Sequence[int] = (256, 128),
+    classes: int = 10,
+    padding: int = 0,
+) -> nn.Sequential:
+    """Two blocks of 5x5 convolution, ReLU and 2x2 max-pooling, then dense layers.
+
+    With its defaults GCFL's CIFAR-10 network; ``cnn((1, 28, 28), (32, 64), ())`` is its MNIST one, and FedGWC's
+    CIFAR-100 network is ``cnn(filters=(64, 64), dense=(384, 192), classes=100)``.
+    """
+    channels, height, width = shape
+    first, second = filters
+    sizes = [second * _pooled(height, width, kernel=5, padding=padding), *dense]
+    hidden = [layer for a, b in zip(sizes, sizes[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(
+        *(nn.Conv2d(channels, first, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(first, second, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), *hidden, nn.Linear(sizes[-1], classes)),
+    )
+
+
+def mobilenet_v2(classes: int = 1000, pretrained: bool = False, dropout: float = 0.2) -> nn.Sequential:
+    """MobileNetV2 as torchvision builds it, for colour images: FedGWC's network for Landmarks and iNaturalist.
+
+    With ``pretrained``, all layers but the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper
+    does not say which weights. ``dropout`` before the last layer is torchvision's; the batched backend has none, so
+    take ``Federation(..., backend="lean")`` or ``dropout=0``. Images should have more than 32 pixels a side: at 32
+    the last maps are single pixels, and BatchNorm cannot train on a batch of one sample.
+    """
+    zoo = torchvision().models
+    net = zoo.mobilenet_v2(num_classes=classes, dropout=dropout)
+    if pretrained:
+        state = _weights(zoo.MobileNet_V2_Weights.IMAGENET1K_V1)
+        body = {name.removeprefix("features."): t for name, t in state.items() if name.startswith("features.")}
+        net.features.load_state_dict(body)
+    return nn.Sequential(net.features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *net.classifier)
+
+
+def _weights(weights) -> dict[str, Tensor]:
+    """Find torchvision's weights among torch's files, or download them there."""
+    try:
+        return weights.get_state_dict(progress=False, check_hash=True)
+    except Exception as error:  # whatever the network may raise
+        folder, file = Path(torch.hub.get_dir()) / "checkpoints", weights.url.rpartition("/")[2]
+        raise FileNotFoundError(
+            f"the pretrained weights were not found, nor could they be downloaded ({type(error).__name__}: {error}). "
+            f"Put torchvision's file {file} into {folder} (TORCH_HOME moves it), or take pretrained=False"
+        ) from error
+
+
+def torchvision() -> ModuleType:
+    """Import torchvision, also where its compiled operators do not fit a CPU-only torch.
+
+    There the import stops at "operator torchvision::nms does not exist". Declaring the two operators it
+    registers against is enough for data sets, transforms and models; only detection needs the operators
+    themselves.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
+        del sys.modules[module]  # half-imported: the second try must run them again
+    schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+    for op in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, op):
+            torch.library.define(f"torchvision::{op}", schema)
+    return importlib.import_module("torchvision")
 
 
 def _pooled(height: int, width: int, kernel: int, padding: int) -> int:

@@ -1,0 +1,251 @@
+"""GCFL's tables and figure as tasks: Lu et al., *Adaptive federated clustering via gravitational dynamics*, section 4.
+
+| name | what |
+|---|---|
+| table2 | small scale, all clients in every round; Table 4 and Figure 2 are read from its curves |
+| table3_medium, table3_large | a quarter, a tenth of the clients in every round |
+| table5 | GCFL without one of its parts |
+| sensitivity | GCFL with other values of what the paper does not tell |
+| laws | other ways to deal the data, some without hidden groups |
+
+The paper leaves open how many labels a client holds and what makes sizes differ. Here the clients are dealt as
+``GROUPS`` hidden groups, so that there is an oracle: in Non-IID-ES a group has four of the ten classes and each of its
+clients an equal share of all four; in Non-IID the classes are divided over the groups by Dir(0.3) and over a group's
+clients by Dir(2), so that labels and sizes differ. Methods that must know the number of clusters are told the true
+one. A post-training method clusters after a quarter of the rounds, when GCFL starts at the latest.
+
+``laptop`` has 20, 32 and 60 clients instead of 50, 200 and 500, each of about 120 samples, 84 of them for training;
+LeNet-5 instead of the wider networks; 20 rounds of 5 local steps in batches of 16. The learning rate, 0.1, is that of
+0.02, 0.05 and 0.1 at which FedAvg, LocalOnly and the oracle all learn most; it halves every 10 rounds, every 20 in the
+paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import models, partition
+from ..experiment import Task
+from ..methods import (
+    CFL,
+    CFLGP,
+    GCFL,
+    IFCA,
+    MTCFL,
+    OCFL,
+    AutoCFL,
+    BriggsHC,
+    FedAvg,
+    FedCCFA,
+    FedEM,
+    FedGWC,
+    FedProx,
+    FedSoft,
+    FeSEM,
+    FixedClusters,
+    LocalOnly,
+    WeCFL,
+)
+from ..training import Local
+
+GROUPS = 5
+SETTINGS = ("IID", "Non-IID-ES", "Non-IID")
+CURVES = ("accuracy", "clusters", "ari")
+CATEGORY = {  # Table 2's first column; what is not here is ours
+    **dict.fromkeys(("FedAvg", "FedProx"), "no clustering"),
+    **dict.fromkeys(("CFL", "FL+HC"), "post-training"),
+    **dict.fromkeys(("IFCA", "AutoCFL", "MTCFL", "FedSoft", "FedEM", "CFL-GP", "FedCCFA", "GCFL"), "in-training"),
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a profile changes."""
+
+    models: dict[str, Callable[[], Any]]  # a network for each data set, in the order of the table
+    clients: tuple[int, int, int]  # small, medium, large
+    samples: int | None  # per client, test samples included; None: all that there are
+    rounds: int
+    local: Local
+    seeds: range
+
+    @property
+    def start(self) -> int:
+        """When post-training methods cluster, and GCFL at the latest."""
+        return self.rounds // 4
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.clients))} clients, {self.rounds} rounds"
+
+
+_mnist = (1, 28, 28)
+_wide = {"cifar10": models.cnn, "mnist": partial(models.cnn, shape=_mnist, filters=(32, 64), dense=())}
+_lenet = {"cifar10": models.lenet5, "mnist": partial(models.lenet5, shape=_mnist)}
+_local = Local(0.1, steps=5, batch_size=16, lr_decay=0.5, decay_every=10)
+SCALES = {
+    "smoke": Scale({"digits": models.mlp}, (10, 15, 20), 60, 4, replace(_local, steps=2), range(1)),
+    "laptop": Scale(_lenet, (20, 32, 60), 120, 20, _local, range(3)),
+    "paper": Scale(_wide, (50, 200, 500), None, 100, Local(0.01, epochs=5, lr_decay=0.5, decay_every=20), range(5)),
+}
+SHARE = {"small": 1.0, "medium": 0.25, "large": 0.1}  # of the clients, in each round
+
+
+def law(scale: Scale, clients: int, setting: str) -> Callable[..., partition.Partition]:
+    """One way to deal the data; the last two are without hidden groups."""
+    both = {"clients": clients, "min_size": 12, "test": 0.3}
+    laws = {
+        "IID": partial(partition.iid, **both),
+        "Non-IID-ES": partial(partition.cluster_n_class, clusters=GROUPS, n=4, m=4, **both),
+        "Non-IID": partial(partition.cluster_dirichlet, clusters=GROUPS, alphas=(0.3, 2.0), **both),
+        "2 classes a group": partial(partition.cluster_n_class, clusters=GROUPS, n=2, m=2, **both),
+        "4 classes a client": partial(partition.n_class, n=4, **both),
+        "Dirichlet 0.3 a client": partial(partition.dirichlet_per_class, alpha=0.3, **both),
+    }
+    if scale.samples is None:
+        return laws[setting]
+    return partial(partition.subset, law=laws[setting], samples=scale.samples * clients)
+
+
+def gcfl(scale: Scale, **changes: Any) -> GCFL:
+    """GCFL as we have completed it, with one change or another."""
+    return GCFL(**{"latest": scale.start} | changes)
+
+
+def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
+    """The paper's rows: what must know the number of clusters is told the true one."""
+    share, wait = {"sampled": sampled}, scale.start
+    return {
+        "FedAvg": FedAvg(**share),
+        "FedProx": FedProx(mu=0.1, **share),
+        "CFL": CFL(wait=wait, **share),
+        "FL+HC": BriggsHC(warmup=wait, **share),
+        "IFCA": IFCA(GROUPS, **share),
+        "AutoCFL": AutoCFL(**share),
+        "MTCFL": MTCFL(**share),
+        "FedSoft": FedSoft(GROUPS, **share),
+        "FedEM": FedEM(3, **share),  # every component is trained by everybody; three are its authors' choice
+        "CFL-GP": CFLGP(GROUPS, **share),
+        "FedCCFA": FedCCFA(**share),
+        "GCFL": gcfl(scale, **share),
+    }
+
+
+def controls(clients: int, sampled: float, seed: int) -> dict[str, Any]:
+    """What any gain has to be held against."""
+    truth = np.sort(np.arange(clients) % GROUPS)  # groups are blocks of clients
+    return {
+        "LocalOnly": LocalOnly(sampled=sampled),
+        "Oracle clusters": FixedClusters(truth, sampled=sampled),
+        "Random clusters": FixedClusters.random(np.bincount(truth), seed=seed, sampled=sampled),
+    }
+
+
+def others() -> dict[str, Any]:
+    """The other chapters' clustered methods, which the paper does not have."""
+    return {"FeSEM": FeSEM(GROUPS), "WeCFL": WeCFL(GROUPS), "FedGWC": FedGWC(sampled=1.0), "OCFL": OCFL()}
+
+
+def task(profile: str, size: str, dataset: str, setting: str, seed: int, method: Any, row: str) -> Task:
+    """One run; at small scale all rounds are evaluated, else each quarter."""
+    scale = SCALES[profile]
+    clients = scale.clients[[*SHARE].index(size)]
+    return Task(
+        method,
+        dataset,
+        law(scale, clients, setting),
+        scale.models[dataset],
+        scale.local,
+        scale.rounds,
+        seed,
+        profile,
+        every=1 if size == "small" else scale.start,
+        curves=CURVES,
+        tags={"scale": size, "setting": setting, "row": row},
+    )
+
+
+def table(profile: str, size: str) -> list[Task]:
+    """Tasks of Table 2 or half of 3; one seed after the other, so that an unfinished sweep has whole seeds."""
+    scale, sampled = SCALES[profile], SHARE[size]
+    clients = scale.clients[[*SHARE].index(size)]
+    rows = baselines(scale, sampled) | (others() if size == "small" else {})
+    return [
+        task(profile, size, dataset, setting, seed, method, row)
+        for seed in scale.seeds
+        for dataset in scale.models
+        for setting in SETTINGS
+        for row, method in (rows | controls(clients, sampled, seed)).items()
+    ]
+
+
+def variants(profile: str, settings: tuple[str, ...], arms: Callable[[Scale], dict[str, Any]]) -> list[Task]:
+    """Tasks of a table about GCFL itself, at small scale."""
+    scale = SCALES[profile]
+    return [
+        task(profile, "small", dataset, setting, seed, method, row)
+        for seed in scale.seeds
+        for dataset in scale.models
+        for setting in settings
+        for row, method in arms(scale).items()
+    ]
+
+
+def ablations(scale: Scale) -> dict[str, Any]:
+    """Table 5 without its first line, which is Table 2's last."""
+    return {
+        "Massless": gcfl(scale, mass=False),
+        "Param-space": gcfl(scale, location="parameters"),
+        "w/o shielding": gcfl(scale, shielded=False),
+        "w/o symmetric normalization": gcfl(scale, normalised=False),
+        "No δ_init": gcfl(scale, delta_init=1e9),
+    }
+
+
+def undeclared(scale: Scale) -> dict[str, Any]:
+    """GCFL with other values of what the paper does not tell, one at a time."""
+    return {
+        "mass: data volume only": gcfl(scale, beta=0.0, gamma=0.0),
+        "mass: confidence only": gcfl(scale, alpha=0.0, beta=0.0),
+        "ζ = 0.001": gcfl(scale, zeta=0.001),
+        "ζ = 0.1": gcfl(scale, zeta=0.1),
+        "ζ = 1": gcfl(scale, zeta=1.0),
+        "λ = half the median": gcfl(scale, shield=0.5),
+        "λ = twice the median": gcfl(scale, shield=2.0),
+        "start in round 3": gcfl(scale, latest=2),
+        "start in round 11": gcfl(scale, latest=scale.rounds // 2),
+        "Otsu without histogram": gcfl(scale, bins=None),
+        "probe: 5 a class": gcfl(scale, probe=5),
+        "singletons join": gcfl(scale, singletons="join"),
+    }
+
+
+def dealt_otherwise(scale: Scale) -> dict[str, Any]:
+    """Some rows of Table 2 for other laws; no oracle, since not all of them have groups."""
+    rows = baselines(scale, 1.0)
+    return {"LocalOnly": LocalOnly()} | {name: rows[name] for name in ("FedAvg", "IFCA", "GCFL")}
+
+
+_unlike = ("Non-IID-ES", "Non-IID")
+_elsewhere = ("2 classes a group", "4 classes a client", "Dirichlet 0.3 a client")
+TABLES: dict[str, Callable[[str], list[Task]]] = {
+    "table2": partial(table, size="small"),
+    "table3_medium": partial(table, size="medium"),
+    "table3_large": partial(table, size="large"),
+    "table5": partial(variants, settings=_unlike, arms=ablations),
+    "sensitivity": partial(variants, settings=("Non-IID",), arms=undeclared),
+    "laws": partial(variants, settings=_elsewhere, arms=dealt_otherwise),
+}
+
+
+def printed(table: str):
+    """The paper's own numbers of Table "2", "3", "4" or "5", accuracies as shares; a DataFrame with our tags."""
+    import pandas as pd
+
+    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
+    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
