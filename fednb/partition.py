@@ -1,7 +1,8 @@
 """Who holds which samples: partition laws, from labels to index lists.
 
 Every law first decides a matrix of counts (K, C), how many samples of class c client k gets, and then deals
-the shuffled samples of each class accordingly. So the laws below differ in a few lines each.
+the shuffled samples of each class accordingly. So the laws below differ in a few lines each. Only `by_user`
+decides nothing: its clients are found, not made.
 
 Two laws carry the name Dirichlet, and the same α means different things in them:
 
@@ -168,6 +169,67 @@ def by_class_sets(
     return _deal(y, _even(sets[truth], totals, least=1), rng, test, min_size, truth)
 
 
+def by_user(
+    y: np.ndarray,
+    users: np.ndarray,
+    clients: int | None = None,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
+    """Make a client of each user, with the user's own samples: a federation as it was found.
+
+    `users` (N,) says whose each sample is; clients stand in the order of np.unique(users). Users with fewer than
+    `min_size` samples are left out, and with `clients` all but the so many who have most, the first among equals.
+    Complete if nobody is left out.
+    """
+    users = np.asarray(users)
+    _require(users.shape == np.shape(y), f"users of shape {users.shape} for labels of shape {np.shape(y)}")
+    owner, sizes = np.unique(users, return_inverse=True, return_counts=True)[1:]
+    enough = np.flatnonzero(sizes >= min_size)
+    _require(len(enough) > 0, f"no user has min_size = {min_size} samples")
+    if clients is not None:
+        _check_count("clients", clients, len(enough), f"number of users with {min_size} samples or more")
+    kept = np.sort(enough[np.argsort(-sizes[enough], kind="stable")[:clients]])
+    y, _, rng = _start(y, len(kept), seed, test, min_size)
+    order = rng.permutation(len(y))
+    order = order[np.lexsort((y[order], owner[order]))]  # user by user, each in class order, shuffled within a class
+    own = np.split(order, np.cumsum(sizes)[:-1])
+    pairs = [_split(own[k], test, rng) for k in kept]
+    return Partition([a for a, _ in pairs], [b for _, b in pairs])
+
+
+def mixed(
+    y: np.ndarray,
+    groups: Sequence[int],
+    alphas: Sequence[float],
+    size: int,
+    *,
+    shared: bool = False,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
+    """Deal `size` samples to each client, whose group says how mixed its classes are: FedGWC's Tables 3 and 6.
+
+    Group g has `groups[g]` clients with class mixtures q ~ Dir(α_g·p), as in `dirichlet`. α = 0 is one class per
+    client, different ones as far as they last, α ≥ 1000 exactly equal shares. The hidden cluster is the group. Not
+    complete. Clients are disjoint; with `shared` only those of one group are, which FedGWC's numbers need:
+    90 clients of one class and 500 samples each leave no ten classes for the others. Then use `match_test`.
+    """
+    _require(len(groups) == len(alphas), f"{len(groups)} groups and {len(alphas)} alphas: give one each")
+    truth = np.repeat(np.arange(len(groups)), groups)
+    y, sizes, rng = _start(y, len(truth), seed, test, min_size)
+    left, counts = sizes.copy(), np.zeros((len(truth), len(sizes)), np.int64)
+    for g in np.argsort(alphas, kind="stable"):  # whole classes first
+        left = sizes.copy() if shared else left
+        for k in np.flatnonzero(truth == g):
+            counts[k] = _mixture(sizes / sizes.sum(), left, size, alphas[g], rng)
+            left -= counts[k]
+    return _deal(y, counts, rng, test, min_size, truth)
+
+
 def match_test(part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0) -> Partition:
     """Replace the test lists by official test samples with the class shares of each client's train data.
 
@@ -317,6 +379,24 @@ def _client_by_client(sizes, clients, alpha, rng) -> np.ndarray:
             own += take
             left -= take
     return rng.permutation(counts)  # the last to draw get leftovers: not always the last client
+
+
+def _mixture(p, left, size, alpha, rng) -> np.ndarray:
+    """Counts (C,) of a client that takes `size` of the samples `left` (C,) of a pool with class shares p (C,)."""
+    _require(left.sum() >= size, f"{left.sum()} samples are left for a client of {size}; lower size")
+    own, q = np.zeros(len(left), np.int64), np.zeros(len(left))
+    if alpha == 0:  # a class that most is left of: different clients, different classes
+        c = np.lexsort((rng.random(len(left)), -left))[0]
+        _require(left[c] >= size, f"no class has {size} samples left for a client of one class; lower size")
+        own[c] = size
+    elif alpha >= UNIFORM:
+        own = np.minimum(_whole(size * p[:, None], size, rng)[:, 0], left)
+    while need := size - own.sum():
+        q[left == own] = 0
+        if not q.any():  # a first draw, or one whose classes ran out
+            q[left > own] = rng.dirichlet(np.maximum(alpha * p, np.finfo(float).tiny)[left > own])
+        own += np.minimum(rng.multinomial(need, q / q.sum()), left - own)
+    return own
 
 
 def _class_by_class(sizes, rows, alpha, floor, rng) -> np.ndarray:

@@ -208,7 +208,7 @@ def test_unknown_name():
 
 
 def test_names():
-    every = "digits mnist fashion_mnist cifar10 cifar100 emnist pathmnist bloodmnist"
+    every = "digits mnist fashion_mnist cifar10 cifar100 emnist femnist pathmnist bloodmnist landmarks inaturalist"
     assert sorted(data.names()) == sorted(every.split())
 
 

@@ -16,7 +16,7 @@ ALLOWED = {
     **dict.fromkeys(
         ["params", "similarity", "clustering", "reference", "metrics", "partition", "models", "conv"], set()
     ),
-    "data": {"partition"},
+    "data": {"models", "partition"},
     "training": set(),
     "backends": {"conv", "params", "training"},
     "federation": {"backends", "data", "params", "partition", "training"},
