@@ -217,8 +217,9 @@ def undeclared(scale: Scale) -> dict[str, Any]:
         "ζ = 1": gcfl(scale, zeta=1.0),
         "λ = half the median": gcfl(scale, shield=0.5),
         "λ = twice the median": gcfl(scale, shield=2.0),
-        "start in round 3": gcfl(scale, latest=2),
-        "start in round 11": gcfl(scale, latest=scale.rounds // 2),
+        "start in round 3": gcfl(scale, delta_init=0.0, latest=2),  # Eq. 3 never holds, so latest decides
+        "start after a quarter": gcfl(scale, delta_init=0.0),
+        "start after a half": gcfl(scale, delta_init=0.0, latest=scale.rounds // 2),
         "Otsu without histogram": gcfl(scale, bins=None),
         "probe: 5 a class": gcfl(scale, probe=5),
         "singletons join": gcfl(scale, singletons="join"),
