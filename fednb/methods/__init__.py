@@ -37,6 +37,7 @@ from .fesem import FeSEM
 from .fixed_clusters import FixedClusters
 from .gcfl import GCFL
 from .ifca import IFCA
+from .in_turn import InTurn
 from .local_only import LocalOnly
 from .mtcfl import MTCFL
 from .ocfl import OCFL
@@ -69,6 +70,7 @@ ALL = (
     FedSoft,
     FedEM,
     FedCCFA,
+    InTurn,
     PowerOfChoice,
     ActiveFL,
     FedCVRBolt,

@@ -49,3 +49,15 @@ def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Te
     first = order[place.scatter_reduce(0, coalitions, order.argsort(), "amin")]
     others = order[~torch.isin(order, first)]
     return first, torch.cat([first, others[: P - len(first)]]).sort().values
+
+
+def divided(n: Tensor, coalitions: Tensor, S: Tensor) -> Tensor:  # (K,)
+    """Weights of clients: those of S share the samples n (K,) of their whole coalition, in proportion to their own."""
+    return n * (torch.bincount(coalitions, n.double()) / torch.bincount(coalitions[S], n[S].double()))[coalitions]
+
+
+def shuffled(fed, coalitions: Tensor) -> Tensor:  # (K,)
+    """Draw members of coalitions of the same sizes: the n-th in one draw takes the place of the n-th in another."""
+    new = torch.empty_like(coalitions)
+    new[fed.tickets().argsort()] = coalitions[fed.tickets().argsort()]
+    return new

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..clustering import relabel, spectral, weighted_kmeans
 from ..params import mean
 from ..similarity import cosine, covariance_step, laplacian, rbf, sigmoid, total_reduction, variance_reduction
-from .choice import boltzmann, gumbel, representatives, seats
+from .choice import boltzmann, divided, gumbel, representatives, seats, shuffled
 from .wecfl import represent
 
 __all__ = ["FedCVRBolt", "State", "variance_reduction"]
@@ -62,19 +62,22 @@ class FedCVRBolt:
     warmup: int = 30  # first rounds, with uniform sampling and without line 16
     beta: float = 1.0
     rate: float | str = "restart"  # γ_t: "restart" 1/2, 1/3, ... after the warm-up; "round" 1/t; or a constant
-    coalitions: str = "rbf"  # kernel of spectral clustering of rows of length one; "kmeans" of rows as they are
+    coalitions: str | tuple[int, ...] = "rbf"  # kernel of spectral clustering; "kmeans"; or given for each client
     gamma: float = 1.0  # the kernel's
     representation: str = "last"  # parameters looked at: weights of the "last" fully connected layer, "dense" or "all"
     most: int | None = 300  # at most so many of them, drawn once; None: all
-    initial: float = 1.0  # correlation of two clients in C^d(1), whose variances are 1
+    initial: float = 1.0  # correlation of two clients in C^d(1)
+    variance: float = 1.0  # of a client in C^d(1)
     centred: bool = True
     innovation: bool = True
     aggregation: str = "coalition"  # weight of a representative: samples of its coalition, or its "own"
+    shuffled: bool = False  # the control: coalitions of the same sizes, their members drawn anew every round
 
     def __post_init__(self) -> None:
         rate = self.rate in ("restart", "round") if isinstance(self.rate, str) else 0 <= self.rate <= 1
         good = {"rate": rate, "beta": self.beta >= 0, "initial": 0 <= self.initial <= 1, "gamma": self.gamma > 0}
-        good |= {"coalitions": self.coalitions in COALITIONS, "aggregation": self.aggregation in ("coalition", "own")}
+        good |= {"aggregation": self.aggregation in ("coalition", "own"), "variance": self.variance > 0}
+        good |= {"coalitions": self.coalitions in COALITIONS or isinstance(self.coalitions, tuple)}
         for name in (name for name in good if not good[name]):
             raise ValueError(f"FedCVRBolt({name}={getattr(self, name)!r}) makes no sense: see the fields' comments")
 
@@ -94,12 +97,12 @@ class FedCVRBolt:
         return cls(**changes)
 
     def init(self, fed) -> State:
-        """Line 1: θ_k(1) = θ_gl(1), and C^d(1) = (1 - initial) I + initial 11ᵀ."""
+        """Line 1: θ_k(1) = θ_gl(1), and C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
         theta, labels = fed.start(), torch.zeros_like(fed.n)
         columns = represent(torch.arange(fed.layout.D)[None], fed.layout, self.representation)[0]
         columns = columns[np.sort(np.random.default_rng(fed.draw()).permutation(len(columns))[: self.most])]
         seen = theta[:, columns].repeat(fed.K, 1) * (not self.centred)
-        c_diag = torch.ones_like(seen, dtype=torch.float64)
+        c_diag = torch.full_like(seen, self.variance, dtype=torch.float64)
         c_alpha = (self.initial + (1 - self.initial) * share(fed))[:, None] * c_diag
         return State(theta, labels, labels, columns, seen, seen, c_alpha, c_diag)
 
@@ -110,6 +113,7 @@ class FedCVRBolt:
             S, coalitions = fed.sample(P), state.coalitions
         else:
             coalitions = self.form(seen, P, fed.draw())  # l. 3 and 5
+            coalitions = shuffled(fed, coalitions) if self.shuffled else coalitions
             v = total_reduction(state.c_alpha, state.c_diag)  # l. 6: Eq. 5 and 6
             key = boltzmann(v, coalitions, self.beta).log() + gumbel(fed)  # l. 7: Eq. 8
             first, S = representatives(key, coalitions, P)  # l. 8: j_p ~ π_p
@@ -129,7 +133,9 @@ class FedCVRBolt:
         return state._replace(expected=expected, c_alpha=c_alpha, c_diag=c_diag)
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
-        """At most P coalitions of rows (K, d); rows that are equal stay together."""
+        """At most P coalitions of rows (K, d), or those given; rows that are equal stay together."""
+        if not isinstance(self.coalitions, str):
+            return relabel(torch.tensor(self.coalitions, device=seen.device))
         kernel = COALITIONS[self.coalitions]
         rows = torch.nn.functional.normalize(seen.double()) if kernel else seen.double()  # l. 3
         rows, code = rows.unique(dim=0, return_inverse=True)  # sorted: the order of clients does not matter
@@ -143,8 +149,3 @@ class FedCVRBolt:
 def share(fed) -> Tensor:
     """α (K,): each client's share of all samples."""
     return fed.n.double() / fed.n.sum()
-
-
-def divided(n: Tensor, coalitions: Tensor, S: Tensor) -> Tensor:  # (K,)
-    """Weights of clients: those of S share the samples n (K,) of their whole coalition, in proportion to their own."""
-    return n * (torch.bincount(coalitions, n.double()) / torch.bincount(coalitions[S], n[S].double()))[coalitions]
