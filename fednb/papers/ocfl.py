@@ -1,0 +1,284 @@
+"""OCFL's tables and figures as tasks: Zuziak, Pellungrini, Rinzivillo 2025, sections 4 to 6.
+
+| name | what |
+|---|---|
+| clients15, clients30 | Tables 1 and 2 and Figures 2 to 4, 6 to 8, 10 to 14, 17: all splits of all data sets |
+| participation | section 6.2: some clients are away when the others are clustered |
+| batchnorm | a BatchNorm network: its statistics and counters in the update, or not |
+
+A task runs all methods in step, see `ocfl_arms`: what they have in common is trained once. In every round FedAvg's
+updates are given to every clusterer: up to its trigger OCFL *is* FedAvg, so one run tells when the trigger fires, what
+each clusterer finds then, and what it would have found in any other round.
+
+``laptop`` has the authors' splits and numbers of clients, and for all data sets one small network, LeNet-5, instead of
+25 million parameters (MNIST, Fashion-MNIST) and ResNet34; about 100 training samples a client instead of thousands; 12
+rounds of 6 steps instead of 50 to 80 rounds of three epochs; plain SGD with one learning rate for all, ten times the
+authors'. CFL and FL+HC wait for 5 rounds instead of 20; CFL takes a cluster to be at rest when its mean update is down
+to 60 % of its longest, not 30 %, for within 12 rounds FedAvg's does not fall further. With 30 clients all methods run
+on Fashion-MNIST; on the other data sets there is FedAvg, which is enough for Tables 1 and 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from .. import models
+from ..experiment import Task, measure
+from ..methods import CFL, OCFL, BriggsHC, FedAvg, FixedClusters, LocalOnly
+from ..partition import Partition
+from ..training import Local
+from .ocfl_archive import SIZES
+from .ocfl_arms import CLUSTERERS, Arms, judge, keys, look
+
+CLASSES = {
+    (10, "non-overlapping"): ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9)),
+    (10, "overlapping"): ((0, 1, 2, 3, 8, 9), (4, 5, 6, 7, 8, 9), (0, 1, 2, 3, 4, 5)),
+    (9, "non-overlapping"): ((0, 1, 2), (3, 4, 5), (6, 7, 8)),
+    (9, "overlapping"): ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5)),
+    (8, "non-overlapping"): ((0, 1), (2, 3, 4), (5, 6, 7)),
+    (8, "overlapping"): ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4)),
+}  # (classes of the data, overlap): the classes of each cluster
+SPLITS = [
+    (overlap, balance) for overlap in ("non-overlapping", "overlapping") for balance in ("balanced", "imbalanced")
+]
+NAMES = {"mnist": "MNIST", "fashion_mnist": "FMNIST", "cifar10": "CIFAR10", "pathmnist": "PATHMNIST"}
+NAMES |= {"bloodmnist": "BLOODMNIST", "digits": "digits"}  # ours and the paper's
+
+
+def split(
+    y: np.ndarray,
+    clients: int,
+    overlap: str,
+    balance: str,
+    samples: int | None = None,
+    *,
+    seed: int = 0,
+    test: float = 0.3,
+    leaky: bool = False,
+) -> Partition:
+    """Deal one of the authors' four splits (section 4.1): three clusters, each with its own mixture of its own classes.
+
+    ``balanced`` clusters are equally large and mix their classes evenly. ``imbalanced`` ones have 20, 47 and 33 % of
+    the clients, and their mixture is drawn from Dir(1), once for each cluster. Each client draws ``samples``, by
+    default N / clients; clients may share images, of which there are too few.
+
+    In the authors' code an image can be among one client's training and another's test samples: ``leaky``. It draws
+    with replacement and drops what came twice. Without it, a share ``test`` of each class is put aside for tests first.
+    """
+    rng, C = np.random.default_rng(seed), int(y.max()) + 1
+    truth = np.repeat(range(3), SIZES[clients, balance])
+    weights = rng.dirichlet(np.ones(C), 3) if balance == "imbalanced" else np.ones((3, C))
+    mixture = weights * [[c in mine for c in range(C)] for mine in CLASSES[C, overlap]]  # (3, C)
+    mixture /= mixture.sum(1, keepdims=True)
+    samples = samples or len(y) // clients
+    piles = [rng.permutation(np.flatnonzero(y == c)) for c in range(C)]
+    ends = [round(test * len(pile)) for pile in piles]
+    few = round(test * samples)
+    apart = [(samples - few, [pile[end:] for pile, end in zip(piles, ends, strict=True)])]
+    apart += [(few, [pile[:end] for pile, end in zip(piles, ends, strict=True)])]
+    pairs = []
+    for c in truth:
+        if leaky:
+            own = rng.permutation(_draw(piles, rng.multinomial(samples, mixture[c]), rng, replace=True))
+            pairs.append(np.split(own, [round((1 - test) * len(own))]))
+        else:
+            pairs.append([_draw(pool, rng.multinomial(n, mixture[c]), rng) for n, pool in apart])
+    return Partition([np.sort(a) for a, _ in pairs], [np.sort(b) for _, b in pairs], truth)
+
+
+def _draw(piles: list[np.ndarray], counts: np.ndarray, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
+    """So many of each pile, or all there are; each once."""
+    taken = [
+        rng.choice(pile, n if replace else min(n, len(pile)), replace) for pile, n in zip(piles, counts, strict=True)
+    ]
+    return np.unique(np.concatenate(taken))
+
+
+def tiny_vgg(shape=(1, 28, 28), classes: int = 10) -> nn.Sequential:
+    """The authors' network for MNIST and Fashion-MNIST: three convolutions without pooling, 25 million parameters."""
+    convolutions = [(shape[0], 16), (16, 32), (32, 32)]
+    widths = [32 * shape[1] * shape[2], 1000, 250, 100]
+    layers: list[nn.Module] = []
+    for a, b in convolutions:
+        layers += [nn.Conv2d(a, b, 5, padding=2), nn.ReLU()]
+    layers.append(nn.Flatten())
+    for a, b in zip(widths, widths[1:], strict=False):
+        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+
+
+def resnet34(classes: int = 10) -> nn.Module:
+    """ResNet34 for small images: the first convolution has 3 x 3 pixels, and nothing is pooled before the blocks."""
+    from torchvision.models import resnet34
+
+    net = resnet34(num_classes=classes)
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    return net
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How one data set is trained."""
+
+    model: Callable[[], Any]
+    local: Local
+    rounds: int
+    eps: tuple[float, float] | None = None  # CFL's, as lengths; None: relative
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a profile changes."""
+
+    setups: dict[str, Setup]  # in the order of the table
+    samples: int | None  # of a client, for training and tests; None: N / clients
+    seeds: range
+    wait: int  # rounds before CFL and FL+HC may cluster
+    full: tuple[str, ...]  # data sets on which all methods run with 30 clients
+    normed: Callable[[], Any]  # a network with BatchNorm
+    law: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        setup = next(iter(self.setups.values()))
+        return f"{self.samples or 'all'} samples a client, {setup.rounds} rounds"
+
+
+def _small() -> dict[str, Setup]:
+    local, grey = Local(0.1, steps=6, batch_size=16), partial(models.lenet5, shape=(1, 28, 28))
+    nets = {"mnist": grey, "fashion_mnist": grey, "cifar10": models.lenet5}
+    nets |= {"pathmnist": partial(models.lenet5, shape=(3, 28, 28), classes=9)}
+    nets |= {"bloodmnist": partial(models.lenet5, shape=(3, 28, 28), classes=8)}
+    return {name: Setup(net, local, 12) for name, net in nets.items()}
+
+
+def _whole() -> dict[str, Setup]:
+    """The authors' settings: their Table 3, and the thresholds of CFL in their released configurations."""
+    grey, colour = Local(0.01, epochs=3, batch_size=32), Local(0.01, epochs=3, batch_size=64)
+    adam = Local(1e-7, epochs=3, batch_size=128, optimizer="adam", weight_decay=0.01)
+    return {
+        "mnist": Setup(tiny_vgg, grey, 50, (0.35, 1.0)),
+        "fashion_mnist": Setup(tiny_vgg, grey, 50, (0.35, 1.0)),
+        "cifar10": Setup(resnet34, colour, 80, (185.0, 925.0)),
+        "pathmnist": Setup(partial(resnet34, classes=9), adam, 75, (12.0, 60.0)),
+        "bloodmnist": Setup(partial(resnet34, classes=8), replace(adam, lr=1e-6), 75, (38.0, 188.0)),
+    }
+
+
+_digits = partial(models.cnn_bn, shape=(1, 8, 8))
+_smoke = {"digits": Setup(_digits, Local(0.1, steps=3, batch_size=16), 4)}
+SCALES = {
+    "smoke": Scale(_smoke, 60, range(1), 2, (), _digits),
+    "laptop": Scale(_small(), 150, range(3), 5, ("fashion_mnist",), models.cnn_bn),
+    "paper": Scale(_whole(), None, range(5), 20, tuple(_whole()), models.cnn_bn, {"leaky": True}),
+}
+
+
+def law(scale: Scale, clients: int, overlap: str, balance: str) -> Callable[..., Partition]:
+    """One of the four splits, at the profile's scale."""
+    return partial(split, clients=clients, overlap=overlap, balance=balance, samples=scale.samples, **scale.law)
+
+
+def rivals(profile: str, dataset: str, clients: int, balance: str, seed: int) -> tuple[tuple[str, Any], ...]:
+    """All methods, FedAvg first, and the controls: LocalOnly, oracle and random clusters, and a split in round one."""
+    scale = SCALES[profile]
+    released, sizes, eps = profile == "paper", SIZES[clients, balance], scale.setups[dataset].eps
+    ocfl = OCFL.as_released if released else OCFL
+    lengths = {"eps1": 0.6, "eps2": 0.6} if eps is None else {"relative": False, "eps1": eps[0], "eps2": eps[1]}
+    truth = tuple(int(c) for c in np.repeat(range(3), sizes))
+    return (
+        ("FedAvg", FedAvg()),
+        ("SCL", CFL(wait=scale.wait, **lengths)),
+        ("BCL as released", BriggsHC.as_released(scale.wait)),
+        ("BCL", BriggsHC(scale.wait)),
+        *((name, ocfl(how["clusterer"])) for name, how in CLUSTERERS.items() if "released" not in name),
+        ("OCFL-HDB in round 1", ocfl("hdbscan", at=1)),
+        ("Oracle clusters", FixedClusters(truth)),
+        ("Random clusters", FixedClusters.random(sizes, seed=seed)),
+        ("LocalOnly", LocalOnly()),
+    )
+
+
+def task(
+    profile: str,
+    dataset: str,
+    clients: int,
+    overlap: str,
+    balance: str,
+    seed: int,
+    arms: tuple[tuple[str, Any], ...] = (),
+    more: dict[str, str] | None = None,
+    **changes: Any,
+) -> Task:
+    """All methods, or those of ``arms``, on one split of one data set; ``more`` tags."""
+    scale, rounds = SCALES[profile], SCALES[profile].setups[dataset].rounds
+    arms = arms or rivals(profile, dataset, clients, balance, seed)
+    usual = Task(
+        Arms(arms),
+        dataset,
+        law(scale, clients, overlap, balance),
+        scale.setups[dataset].model,
+        scale.setups[dataset].local,
+        rounds,
+        seed,
+        profile,
+        curves=("temperature", *CLUSTERERS, *keys([name for name, _ in arms], ("pf1", "gf1", "ari"))),
+        measure=partial(judge, final=rounds),
+        tags={"data": NAMES[dataset], "clients": clients, "overlap": overlap, "balance": balance, **(more or {})},
+    )
+    return replace(usual, **changes)
+
+
+def table(profile: str, clients: int) -> list[Task]:
+    """Every split of every data set; one seed after the other, so that an unfinished sweep has whole seeds."""
+    scale = SCALES[profile]
+    short = {} if clients == 15 else {name: {"arms": (("FedAvg", FedAvg()),)} for name in scale.setups}
+    short |= dict.fromkeys(scale.full, {})
+    return [
+        task(profile, dataset, clients, *how, seed, **short.get(dataset, {}))
+        for seed in scale.seeds
+        for dataset in sorted(scale.setups, key=lambda name: clients == 30 and name in scale.full)  # the dear ones last
+        for how in SPLITS
+    ]
+
+
+def participation(profile: str) -> list[Task]:
+    """HDBSCAN when only a share of 30 clients is sampled in a round."""
+    scale, usual = SCALES[profile], {"measure": measure, "curves": ("ari", "macro_f1"), "every": 3}
+    dataset = "digits" if profile == "smoke" else "fashion_mnist"
+    return [
+        task(profile, dataset, 30, *how, seed, method=OCFL(sampled=share), more={"sampled": f"{share:.0%}"}, **usual)
+        for seed in scale.seeds
+        for how in SPLITS
+        for share in (1.0, 0.7, 0.4)
+    ]
+
+
+def batchnorm(profile: str) -> list[Task]:
+    """FedAvg with a BatchNorm network, and its updates with and without what is no parameter, given to each clusterer.
+
+    FL+HC runs beside it, as released and corrected.
+    """
+    scale = SCALES[profile]
+    dataset = "digits" if profile == "smoke" else "fashion_mnist"
+    arms = (("FedAvg", FedAvg()), ("BCL as released", BriggsHC.as_released(scale.wait)), ("BCL", BriggsHC(scale.wait)))
+    seen = tuple(f"{mark}{name}" for mark in ("", "state ") for name in ("temperature", *CLUSTERERS))
+    look_twice = partial(look, updates=("parameters", "state"))
+    return [
+        task(profile, dataset, 15, *how, seed, arms=arms, model=scale.normed, measure=look_twice, curves=seen)
+        for seed in scale.seeds
+        for how in SPLITS
+    ]
+
+
+TABLES: dict[str, Callable[[str], list[Task]]] = {
+    "clients15": partial(table, clients=15),
+    "batchnorm": batchnorm,
+    "participation": participation,
+    "clients30": partial(table, clients=30),
+}
