@@ -41,7 +41,8 @@ class FedGWC:
     """Reward clients whose losses are near their cluster's mean; split clusters whose members are perceived unlike.
 
     A plain call is the corrected version. P is a true mean, so it converges (Theorem 5.1) and the trigger can fire for
-    any K; a fraction of each cluster is sampled, so splits cost no client updates; tiny clusters are refused.
+    any K; what was never seen counts for nothing, so clients are not told apart by how often they were sampled; a
+    fraction of each cluster is sampled, so splits cost no client updates; tiny clusters are refused.
     """
 
     aggregator: Any = FedAvg()  # any method with one model, or one per client; its own ``sampled`` stays unused
@@ -59,6 +60,7 @@ class FedGWC:
     ema: bool = True  # MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|; False: MSE ← new
     patience: int | None = None  # rounds in a row below ε; None: round(|C| / |𝒫_t|)
     reset: bool = True  # after a vain attempt start again: MSE = 1, no visits
+    fill: bool = True  # pairs not sampled together since the last attempt count as the mean of their row; False: as P
     columns: bool = False  # v_k is column k of P; False: row k
     rescale: bool = True  # P to [0, 1] before Eq. 4
     room: bool = False  # no more than |C| / |𝒫_t| clusters
@@ -74,13 +76,14 @@ class FedGWC:
     @classmethod
     def as_printed(cls, **changes: Any) -> FedGWC:
         """Algorithms 1 and 2 to the letter."""
-        return cls(**dict(alpha=0.1, normalise=False, ema=False, patience=1, rescale=False, k_min=1) | changes)
+        rule = dict(alpha=0.1, normalise=False, ema=False, patience=1, rescale=False, fill=False, k_min=1)
+        return cls(**rule | changes)
 
     @classmethod
     def as_released(cls, **changes: Any) -> FedGWC:
         """The authors' code, with its default β."""
         code = dict(sampled=10, alpha="share", beta=0.1, n_max=4, k_min=1, weighted=True, initial=1.0, columns=True)
-        return cls(**code | dict(room=True, score_on="embedding", assign="cluster_qr") | changes)
+        return cls(**code | dict(fill=False, room=True, score_on="embedding", assign="cluster_qr") | changes)
 
     @classmethod
     def corrected(cls, **changes: Any) -> FedGWC:
@@ -103,8 +106,8 @@ class FedGWC:
             seen = P, visits, state.mse[n], state.calm[n]
             P, visits, mse, calm = self.observe(seen, S, cluster.losses, fed.n[S], K)  # l. 11, 13, 14
             y = torch.zeros_like(members)
-            if calm >= (self.patience or max(1, round(K / len(S)))):  # l. 15: if MSE < ε
-                y = self.split(P[members][:, members], len(S), fed.draw())  # l. 16: Algorithm 2
+            if self.due(calm, len(S), K):  # l. 15: if MSE < ε
+                y = self.split(self.block(P, visits, members), len(S), fed.draw())  # l. 16: Algorithm 2
                 if self.reset or y.any():  # l. 19
                     mse, calm = torch.ones_like(mse), torch.zeros_like(calm)
                     visits = visits.index_put((members[:, None], members), visits.new_zeros(()))
@@ -125,6 +128,15 @@ class FedGWC:
         mse = (1 - share) * mse + share * new if self.ema else new
         return P.index_put(pairs, P[pairs] + change), visits, mse, torch.where(mse < self.eps, calm + 1, 0)
 
+    def due(self, calm: Tensor, sampled: int, K: int) -> bool:
+        """Whether a cluster of K, calm for so many rounds, should be looked at."""
+        return bool(calm >= (self.patience or max(1, round(K / sampled))))
+
+    def block(self, P: Tensor, visits: Tensor, members: Tensor) -> Tensor:
+        """What ``split`` gets of P (K, K) for some members."""
+        P, visits = (M[members][:, members] for M in (P, visits))
+        return filled(P, visits > 0) if self.fill else P
+
     def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
         """Cluster by a block of P (K, K) as Algorithm 2 does; labels (K,) are all 0 if no split is good."""
         V = P.T if self.columns else P
@@ -132,6 +144,12 @@ class FedGWC:
         W = perception_affinity(V, self.beta)  # Alg. 2, l. 3 and 4
         n = min(self.n_max, len(P) // sampled) if self.room else self.n_max
         return best_spectral(W, n, seed, self.assign, self.score_on, self.k_min).labels  # Alg. 2, l. 5 to 13
+
+
+def filled(P: Tensor, seen: Tensor) -> Tensor:
+    """P (K, K) with the mean of a row's seen entries in place of its unseen ones; a client sees itself first of all."""
+    mean = (P * seen).sum(1) / seen.sum(1).clamp_min(1)
+    return P.where(seen, mean[:, None])
 
 
 def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
