@@ -1,0 +1,132 @@
+"""GCFL's clustering by itself: its threshold, what becomes of large groups, how steady it is, and bodies that move.
+
+| paper | here |
+|---|---|
+| Ã of two groups far from each other (Eq. 16) | 1 / (size - 1) within a group, 0 across |
+| τ | `threshold`; which of two groups it tears: `torn` |
+| section 5, force-driven updates of locations with velocity | `pull`, `drift` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import data, models
+from ..clustering import _otsu, otsu_components
+from ..federation import Federation
+from ..methods import FedAvg
+from ..methods.gcfl import locate
+from ..similarity import attraction
+from ..training import Local
+from .gcfl import SCALES, law
+
+
+def toy(setting: str, seed: int = 0, lr: float = 0.1) -> Federation:
+    """The chapter's live federation: digits dealt to twenty clients, small networks, five steps of 16 samples."""
+    digits = data.load("digits")
+    part = law(SCALES["smoke"], 20, setting)(digits.y[: digits.n_train], seed=seed)
+    local = Local(lr, steps=5, batch_size=16)
+    return Federation(digits, part, partial(models.mlp, 64, (32,), 10), local=local, seed=seed)
+
+
+def observe(fed: Federation, rows: Tensor, per_class: int = 50) -> tuple[Tensor, Tensor]:
+    """What the server sees of models (n, D): locations z (n, M), and how sure they are in all, ρ (n,)."""
+    x, y = fed.probe(per_class)
+    return locate(fed.predict(rows, x), y, fed.classes)
+
+
+def threshold(A: Tensor, bins: int | None = 256) -> float:
+    """Otsu's τ of Algorithm 1, in the units of A (K, K): pairs with A_ab >= τ are linked by `otsu_components`."""
+    pulls = A[torch.ones_like(A, dtype=torch.bool).triu(1)].double().numpy()
+    low, high = pulls.min(), pulls.max()
+    return float(low + (high - low) * _otsu((pulls - low) / (high - low), bins))
+
+
+def torn(small: int, large: int) -> bool:
+    """Does Otsu's cut tear the larger of two perfect groups, of 2 <= small <= large bodies, into singletons?
+
+    Each group is a point and the other is out of reach. So all pulls in a group of n are equal, and Eq. 16 makes them
+    1 / (n - 1): a body's pulls add up to one, and in a large group many share it. Otsu has two cuts to choose from:
+    keep the pairs of both groups, or only those of the smaller. With p, q pairs in the smaller and the larger group
+    and r across, the variance between weak and strong is r / (p + q) for the first, r² / 4p(q + r) for the second, up
+    to a common factor. Their difference has the sign of 3 (small - 1) - (large - 1).
+    """
+    if not 2 <= small <= large:
+        raise ValueError(f"torn({small}, {large}): give the sizes of two groups, 2 <= small <= large")
+    return large - 1 > 3 * (small - 1)
+
+
+def perfect(sizes: Sequence[int], normalised: bool = True) -> int:
+    """How many clusters Algorithm 1 finds in groups that are points far from each other, of these sizes."""
+    z = np.eye(len(sizes))[np.repeat(range(len(sizes)), sizes)]
+    return len(otsu_components(attraction(z, np.ones(len(z)), 1e-9, normalised=normalised), bins=None).unique())
+
+
+def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
+    """FedAvg's relative change in each round, by which GCFL decides when to start (Eq. 3), and its accuracy."""
+    state, ratio, accuracy = FedAvg().init(fed), [], []
+    for t in range(rounds):
+        old, state = state.theta, FedAvg().step(state, fed, t)
+        ratio.append(float((state.theta - old)[:, : fed.layout.P].norm() / old[:, : fed.layout.P].norm()))
+        seen = fed.evaluate(state.theta, state.labels)
+        accuracy.append(float((seen.pred == seen.true).double().mean()))
+    return ratio, accuracy
+
+
+def flicker(labels) -> np.ndarray:
+    """Share of clients whose companions change from one round to the next: labels (T, K) -> (T - 1,).
+
+    Names of clusters do not count. One client that leaves changes the company of all it leaves behind.
+    """
+    labels = np.asarray(labels)
+    together = labels[:, :, None] == labels[:, None]  # (T, K, K)
+    return (together[1:] != together[:-1]).any(2).mean(1)
+
+
+def halves(past) -> dict[str, float]:
+    """A history's frame in four numbers: accuracy in the last round, and means over the second half of the rounds."""
+    middle = len(past) // 2
+    late, moved = past[middle:], flicker([*past["labels"]])[middle - 1 :]
+    means = {"2nd half": late["accuracy"].mean(), "clusters": late["clusters"].mean(), "flicker": moved.mean()}
+    return {"last round": past["accuracy"].iloc[-1], **means}
+
+
+def pull(z: Tensor, m: Tensor, zeta: float) -> Tensor:  # (K, M)
+    """Acceleration of each body: the force of Eq. 15 towards each other body, over its own mass.
+
+    Eq. 15 has a strength and no direction; here it is (z_b - z_a) / (d_ab + ζ), a unit vector that fades out where two
+    bodies meet. Divided by the mass of all bodies, so that more clients do not fall faster.
+    """
+    A = attraction(z, m, zeta, normalised=False) / (torch.cdist(z, z) + zeta)  # (K, K)
+    return (A @ z - A.sum(1, keepdim=True) * z) / (m[:, None] * m.sum())
+
+
+def drift(
+    seen: Tensor,
+    m: Tensor,
+    *,
+    gravity: float = 1.0,
+    spring: float = 1.0,
+    friction: float = 3.0,
+    zeta: float = 0.1,
+    dt: float = 0.05,
+    steps: int = 20,
+) -> Tensor:
+    """Let bodies move: where clients are seen in each round (T, K, M) -> where the server puts them (T, K, M).
+
+    The paper's future work, of which it says no more than that forces and velocities move the locations. Here a body
+    is pulled by the others, held by a spring to the place where it is seen, and slowed down by friction; ``steps`` of
+    length ``dt`` in a round. Without gravity it only smooths what is seen, which is the control.
+    """
+    p, v, path = seen[0].clone(), torch.zeros_like(seen[0]), []
+    for z in seen:
+        for _ in range(steps):
+            v = v + dt * (gravity * pull(p, m, zeta) + spring * (z - p) - friction * v)
+            p = p + dt * v
+        path.append(p)
+    return torch.stack(path)
