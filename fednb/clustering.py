@@ -233,6 +233,7 @@ def mean_shift(x: Tensor | np.ndarray) -> Tensor:
 
     rows = _fold(_float64(x))
     width = estimate_bandwidth(rows, quantile=max(0.3, min(1.0, 2 / len(rows))))
+    width = max(width, 1e-9 * np.ptp(rows))  # rows that are equal but for rounding
     return _named(MeanShift(bandwidth=width or None).fit_predict(rows), x)
 
 
@@ -282,12 +283,15 @@ def _named(found: np.ndarray, like: Tensor | np.ndarray) -> Tensor:
 
 def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
     """Spectral coordinates (K, n): the n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant."""
-    from scipy.linalg import eigh
+    from scipy.linalg import LinAlgError, eigh
 
     W = W - np.diag(W.diagonal())  # a graph's Laplacian knows no loops
     scale = 1 / np.sqrt(np.where(W.sum(1) > 0, W.sum(1), 1))
-    K = len(W)
-    _, u = eigh(W * scale * scale[:, None], subset_by_index=(K - n, K - 1))  # ascending, of D^-½ W D^-½
+    K, M = len(W), W * scale * scale[:, None]  # D^-½ W D^-½
+    try:
+        u = eigh(M, subset_by_index=(K - n, K - 1))[1]  # ascending
+    except LinAlgError:  # LAPACK's way to some eigenvectors can fail where many eigenvalues nearly coincide
+        u = eigh(M, driver="ev")[1][:, K - n :]
     return u[:, ::-1] * scale[:, None]
 
 

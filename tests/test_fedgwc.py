@@ -230,6 +230,25 @@ def test_spectral_and_bipartition_errors():
         clustering.bipartition(np.ones((3, 3)), linkage="ward")
 
 
+def test_best_spectral_survives_lapack(monkeypatch):
+    """LAPACK gives up on some matrices when asked for some eigenvectors only: then all are computed."""
+    import scipy.linalg
+
+    truth = np.repeat([0, 1, 2], [4, 5, 6])
+    W = 0.1 + 0.9 * (truth[:, None] == truth)
+    usual, asked = scipy.linalg.eigh, []
+
+    def stubborn(M, **how):
+        asked.append(how)
+        if "subset_by_index" in how:
+            raise scipy.linalg.LinAlgError("Internal Error.")
+        return usual(M, **how)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", stubborn)
+    assert clustering.best_spectral(W, 5, seed=0).labels.tolist() == clustering.relabel(truth).tolist()
+    assert len(asked) == 2
+
+
 @quick
 @given(st.integers(2, 7), st.integers(0, 10**6))
 def test_single_linkage_is_the_optimal_bipartition(K, seed):
