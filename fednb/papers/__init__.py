@@ -6,6 +6,6 @@ makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
 
 from collections.abc import Callable
 
-from . import wecfl
+from . import fedcvr_bolt, wecfl
 
-CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {"wecfl": wecfl.TABLES}
+CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {"wecfl": wecfl.TABLES, "fedcvr_bolt": fedcvr_bolt.TABLES}
