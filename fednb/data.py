@@ -36,7 +36,7 @@ import numpy as np
 import torch
 
 from .models import torchvision
-from .partition import Partition, by_user, mixed
+from .partition import Partition, by_user, match_test, mixed
 
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -528,6 +528,7 @@ def domains(
     blur: float = 2.0,
     alpha: float = 100.0,
     test: float = 0.2,
+    official: bool = False,
     seed: int = 0,
 ) -> tuple[Dataset, Partition]:
     """Deal a data set to clients that see it clean, noisy or blurred: FedGWC's visual domains (Tables 4 and 7).
@@ -535,13 +536,16 @@ def domains(
     `clients` counts the clients of each domain, the hidden clusters; each gets `size` training samples of the base,
     nearly uniform in class (`alpha`, see `partition.mixed`). As in the authors' code noise is N(0, noise²) on every
     normalised pixel, though drawn once and for all, and blur is a Gaussian of `blur` pixels before normalisation.
-    Neither number is published.
+    Neither number is published. A share `test` of the samples is for testing, or, with test=0 and `official`, official
+    test samples are, as `partition.match_test` deals them.
     """
     given = dict(locals())
     from scipy.ndimage import gaussian_filter
 
     source = load(base)
-    part = mixed(source.y[: source.n_train], [sum(clients)], [alpha], size, seed=seed, test=test)
+    y, y_test = source.y[: source.n_train], source.y[source.n_train :]
+    part = mixed(y, [sum(clients)], [alpha], size, seed=seed, test=test)
+    part = match_test(part, y, y_test, seed=seed) if official else part
     rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
     domain = np.repeat(np.arange(3), clients)
     x = source.x[np.concatenate(rows)] / np.float32(255)  # (N, C, H, W)

@@ -227,7 +227,10 @@ def mixed(
         for k in np.flatnonzero(truth == g):
             counts[k] = _mixture(sizes / sizes.sum(), left, size, alphas[g], rng)
             left -= counts[k]
-    return _deal(y, counts, rng, test, min_size, truth)
+    if not shared:
+        return _deal(y, counts, rng, test, min_size, truth)
+    own = [_deal(y, counts[truth == g], rng, test, min_size) for g in np.unique(truth)]
+    return Partition([i for part in own for i in part.train], [i for part in own for i in part.test], truth)
 
 
 def match_test(part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0) -> Partition:

@@ -6,6 +6,10 @@ makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
 
 from collections.abc import Callable
 
-from . import fedcvr_bolt, wecfl
+from . import fedcvr_bolt, fedgwc, wecfl
 
-CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {"wecfl": wecfl.TABLES, "fedcvr_bolt": fedcvr_bolt.TABLES}
+CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {
+    "wecfl": wecfl.TABLES,
+    "fedgwc": fedgwc.TABLES,
+    "fedcvr_bolt": fedcvr_bolt.TABLES,
+}

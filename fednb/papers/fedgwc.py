@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from .. import experiment, metrics, models, partition
-from ..data import as_generated
+from ..data import as_generated, as_published
 from ..experiment import Task
 from ..methods import CFL, IFCA, FairAvg, FedAvg, FedAvgM, FedGWC, FedProx, FeSEM, LocalOnly, PerFedAvg, PFedMe
 from ..training import Local
@@ -371,11 +371,10 @@ def domain_data(
     scale: Scale, base: str, shares: Sequence[int], seed: int, noise: float = 1.0, blur: float = 2.0
 ) -> str:
     """The name of a data set of clean, noisy and blurred clients, for ``data.load``."""
-    alpha, test = 100.0, scale.test or 1 / 6
-    size = scale.size if scale.test else round(scale.size * 6 / 5)
+    official = ", official=True" if scale.official else ""
     return (
-        f"domains(base={base!r}, clients={scale.parts(shares)}, size={size}, noise={noise}, blur={blur}, "
-        f"alpha={alpha}, test={test}, seed={seed})"
+        f"domains(base={base!r}, clients={scale.parts(shares)}, size={scale.size}, noise={noise}, blur={blur}, "
+        f"alpha=100.0, test={scale.test}{official}, seed={seed})"
     )
 
 
@@ -451,9 +450,111 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
 }
 
 
+class Published(NamedTuple):
+    """A federation of Table 2, or FEMNIST of Table 1, at the paper's scale."""
+
+    clients: int
+    classes: int
+    rounds: int
+    local: Local
+    eps: float
+
+
+LARGE = {
+    "femnist": Published(400, 62, 3_000, Local(0.01, batch_size=64, weight_decay=4e-4, drop_last=True), 1e-5),
+    "landmarks": Published(823, 2028, 1_000, Local(0.1, steps=7), 1e-4),
+    "inaturalist": Published(2714, 1203, 2_000, Local(0.1, steps=5), 1e-2),
+}
+
+
+def measure_large(fed, state) -> dict[str, Any]:
+    """Accuracy and clusters, where confusion matrices of all clients would not fit in memory."""
+    e = fed.evaluate(state.theta, state.labels)
+    hits, tests = (torch.bincount(e.owner, w, fed.K) for w in ((e.true == e.pred).double(), None))
+    out = {"accuracy": metrics.average((hits / tests).cpu().numpy())}
+    return out | experiment.measure_clusters(fed, getattr(state, "clusters", state.labels))
+
+
+def large() -> list[Task]:
+    """FEMNIST, Landmarks and iNaturalist as the paper ran them, with a tenth or ten clients sampled; never run here.
+
+    These are no part of ``TABLES``, for no other profile can hold them.
+    """
+    out = []
+    for name, (clients, classes, rounds, local, eps) in LARGE.items():
+        users, sampled = name != "femnist", 0.1 if name == "femnist" else 10
+        law = partial(as_published, name=name, clients=clients) if users else partial(partition.dirichlet, alpha=0.01)
+        law = law if users else partial(law, clients=clients, test=0.0)
+        net = partial(models.mobilenet_v2, pretrained=True) if users else partial(models.lenet5, shape=(1, 28, 28))
+        rows = {"FedGWC": FedGWC(sampled=sampled, eps=eps), "no clusters": FedAvg(sampled), "CFL": CFL(sampled=sampled)}
+        rows["FedGWC as released"] = FedGWC.as_released(sampled=round(0.1 * clients) if not users else 10, eps=eps)
+        rows |= {f"IFCA, C = {C}": IFCA(C, sampled=sampled) for C in (2, 3, 4, 5)}
+        how = {"options": {"backend": "lean"}, "measure": measure_large} if users else {"official": True}
+        for seed in range(3):
+            for row, method in rows.items():
+                made = Task(method, name, law, partial(net, classes=classes), local, rounds, seed, "paper", every=100)
+                out.append(replace(made, tags={"row": row}, **how))
+    return out
+
+
 def printed(table: str):
     """The paper's own numbers of a table, as shares where they are; a DataFrame with our tags."""
     import pandas as pd
 
-    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
+    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str, "C": "Int64", "beta": str})
     return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+
+
+# --- reading the records ---------------------------------------------------------------------------------------------
+
+
+def ingredients(frame, settings: dict[str, str]):
+    """For each rule: the round of its first attempt, over all settings, and the clusters found in each; seeds averaged.
+
+    ``settings`` names the columns. The mix of three groups also gets the adjusted Rand index. – is no attempt.
+    """
+    import pandas as pd
+
+    lines = {}
+    for r, name in enumerate(rules(SCALES["laptop"])):
+        made, line = frame[frame[f"first_{r}"] > 0], {"first attempt": "–"}
+        if len(made):
+            line["first attempt"] = f"{made[f'first_{r}'].mean():.0f}"
+        for setting, head in settings.items():
+            own = frame[frame["setting"] == setting]
+            line[head] = f"{own[f'clusters_{r}'].mean():.1f}" if len(made) else "–"
+            if setting == "(40, 30, 30)":
+                line[f"{head}, ARI"] = f"{own[f'ari_{r}'].mean():.2f}" if len(made) else "–"
+        lines[name.replace("P / K", "share sampled")] = line
+    return pd.DataFrame(lines).T
+
+
+def at_updates(course, budget: float, metric: str, last: int = 3) -> float:
+    """A metric of a run, a frame with a line per evaluation: mean of the last ones within ``budget`` client updates."""
+    return float(course[metric][course["client_updates"] <= budget].iloc[-last:].mean())
+
+
+def jump(course, plain, metric: str) -> float:
+    """What a run gains from the last evaluation before its first split to the second one after it, less what ``plain``
+    gains in the same rounds; nan if it splits too late for that, or never.
+    """
+    split = np.flatnonzero(course["clusters"] > 1)
+    if not len(split) or not 0 < split[0] < len(course) - 1:
+        return float("nan")
+    ends = [split[0] - 1, split[0] + 1]
+    own, other = (np.asarray(frame[metric])[ends] for frame in (course, plain))
+    return float(np.diff(own)[0] - np.diff(other)[0])
+
+
+def in_step(frame, records: Sequence[dict[str, Any]], last: int = 3):
+    """The frame of ``cifar100`` with each metric the mean of the last evaluations within the table's rounds.
+
+    FedAvg goes on for half as long again, to be compared at equal client updates; here it is cut where the others end.
+    """
+    frame, kept = frame.copy(), {record["key"]: record["metrics"]["curves"] for record in records}
+    for i, task in enumerate(TABLES["cifar100"]("laptop")):
+        curves = kept[task.key]
+        inside = np.flatnonzero(np.array(curves["round"]) <= SCALES["laptop"].rounds)[-last:]
+        for metric in {*curves} & {*frame.columns} - {"clusters", "client_updates"}:
+            frame.loc[i, metric] = np.mean([curves[metric][j] for j in inside])
+    return frame

@@ -1,0 +1,141 @@
+"""FedGWC's sections 5, A and D in numbers, and a server that is fed with drawn losses instead of trained clients.
+
+| paper | here |
+|---|---|
+| γ_k^t, α_t | weights(omega, alpha) |
+| α / (2 − α) σ² / S | stationary_variance |
+| C_t of Proposition A.4 | entry_bound |
+| clients sampled in all clusters, Theorem A.5 | total_sample |
+| O(K n_max³ + K H n_max²), Appendix D | server_seconds, measured |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..clustering import _eigenmaps, best_spectral
+from ..methods.fedgwc import FedGWC, gaussian_rewards
+from ..similarity import perception_affinity
+
+
+def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
+    """Gaussian weights γ^{t+1} = (1 - α_t) γ^t + α_t ω^t from γ^0 = 0 (Eq. 2): rewards (..., T) -> (..., T).
+
+    α is a constant (Theorem 5.2), or "mean", α_t = 1/t: square summable, not summable (Theorem 5.1).
+    """
+    gamma, out = np.zeros(omega.shape[:-1]), np.empty_like(omega, dtype=float)
+    for t in range(omega.shape[-1]):
+        a = 1 / (t + 1) if alpha == "mean" else alpha
+        gamma = (1 - a) * gamma + a * omega[..., t]
+        out[..., t] = gamma
+    return out
+
+
+def stationary_variance(alpha: float, variance: float, S: int) -> float:
+    """Where Var(γ) goes for a constant α and S independent rewards a round, α / (2 - α) · σ² / S (Eq. 18)."""
+    return alpha / (2 - alpha) * variance / S
+
+
+def entry_bound(t: int | np.ndarray, alpha: float, start: float = 0.0) -> float | np.ndarray:
+    """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24), with the t terms that t updates give: (1 - α)^t P^0 + 1 - (1 - α)^t.
+
+    The paper counts one term more, which only loosens the bound.
+    """
+    return (1 - alpha) ** t * start + 1 - (1 - alpha) ** t
+
+
+def total_sample(sizes: Sequence[int], rho: float, least: int = 3) -> float:
+    """Clients sampled in a round, all clusters together: Σ_n max(ρ |C_n|, 3) (Eq. 28), no more than a cluster has."""
+    return float(sum(min(max(rho * n, least), n) for n in sizes))
+
+
+class Play(NamedTuple):
+    """What a server saw and did."""
+
+    P: Tensor  # (K, K) at the first attempt, or at the end
+    visits: Tensor  # (K, K) likewise
+    mse: list[float]  # of every round
+    first: int  # the round of the first attempt; 0: there was none
+    labels: Tensor  # (K,) what it found; zeros if nothing
+
+
+def play(
+    rule: FedGWC,
+    losses: Sequence[float] | np.ndarray,
+    sampled: int,
+    rounds: int,
+    *,
+    noise: float = 0.3,
+    steps: int = 7,
+    stop: bool = True,
+    force: bool = False,
+    seed: int = 0,
+) -> Play:
+    """Feed a rule with stationary losses l_k + N(0, noise²) of sampled clients: the server without the training.
+
+    Clients k = 0 ... K - 1 have mean losses ``losses`` (K,). With ``stop`` it ends with the first attempt; with
+    ``force`` the attempt is made after the last round, whatever the MSE says.
+    """
+    rng, mean = np.random.default_rng(seed), np.asarray(losses, dtype=np.float32)
+    K, everyone = len(mean), torch.arange(len(mean))
+    P = torch.full((K, K), rule.initial / K**2)
+    seen, curve, made = (P, 0 * P, torch.ones(()), torch.zeros((), dtype=torch.int64)), [], None
+    for t in range(1, rounds + 1):
+        S = np.sort(rng.choice(K, sampled, replace=False))
+        drawn = mean[S, None] + rng.normal(0, noise, (sampled, steps)).astype(np.float32)
+        seen = rule.observe(seen, torch.as_tensor(S), torch.as_tensor(drawn), torch.ones(sampled), K)
+        curve.append(float(seen[2]))
+        if made is None and (t == rounds if force else rule.due(seen[3], sampled, K)):
+            found = rule.split(rule.block(*seen[:2], everyone), sampled, seed)
+            made = Play(*seen[:2], curve, t, found)
+            if stop:
+                break
+    return made or Play(*seen[:2], curve, 0, torch.zeros(K, dtype=torch.int64))
+
+
+def mse_floor(sampled: int, alpha: float = 0.1, steps: int = 7, rounds: int = 2000, seed: int = 0) -> float:
+    """Where the printed MSE over updated entries goes for equal clients, 2 α² / (2 - α) · Var(ω), by drawn rewards.
+
+    An entry moves by α (ω - γ), with independent ω and γ of variances v and α / (2 - α) · v.
+    """
+    losses = torch.as_tensor(np.random.default_rng(seed).normal(size=(rounds, sampled, steps)))
+    v = torch.stack([gaussian_rewards(round_) for round_ in losses]).var().item()
+    return 2 * alpha**2 / (2 - alpha) * v
+
+
+def server_seconds(K: int, n_max: int = 5, sampled: int = 10, repeat: int = 1, seed: int = 0) -> dict[str, float]:
+    """Time the server's work for K clients, the least of some repetitions: an update of P; then for an attempt the
+    affinity, its eigenvectors, and k-means with the scores.
+    """
+    rng, rule, times = np.random.default_rng(seed), FedGWC(sampled=sampled), []
+    P = torch.as_tensor(rng.random((K, K)), dtype=torch.float32)
+    seen = P, torch.ones(K, K), torch.ones(()), torch.zeros((), dtype=torch.int64)
+    S, losses = torch.arange(sampled), torch.rand(sampled, 7)
+    for _ in range(repeat):
+        clock = [perf_counter()]
+        rule.observe(seen, S, losses, torch.ones(sampled), K)
+        clock.append(perf_counter())
+        W = perception_affinity(P / K**0.5, 0.5)
+        clock.append(perf_counter())
+        _eigenmaps(W.double().numpy(), n_max + 1)
+        clock.append(perf_counter())
+        best_spectral(W, n_max, seed)  # finds the eigenvectors again
+        clock.append(perf_counter())
+        update, affinity, eigen, both = np.diff(clock)
+        times.append([update, affinity, eigen, max(both - eigen, 0)])
+    names = ("update of P", "affinity", "eigenvectors", "k-means, scores")
+    return dict(zip(names, np.min(times, axis=0).tolist(), strict=True))
+
+
+def pictured(P: Tensor, beta: float) -> tuple[Tensor, np.ndarray]:
+    """The affinity W (K, K) of a matrix rescaled to [0, 1], and the clients in the plane of its eigenvectors (K, 2)."""
+    from sklearn.manifold import SpectralEmbedding
+
+    W = perception_affinity((P - P.min()) / (P.max() - P.min()), beta)
+    return W, SpectralEmbedding(2, affinity="precomputed", random_state=0).fit_transform(W.numpy())
