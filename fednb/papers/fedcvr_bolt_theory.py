@@ -46,7 +46,7 @@ def follow(method: FedCVRBolt, fed: Federation, rounds: int) -> list[Round]:
         state = method.step(old, fed, t)
         picked = np.flatnonzero(fed.snapshot()["visits"] > visits)
         scored = hasattr(old, "c_alpha")
-        value = total_reduction(old.c_alpha, old.c_diag) if scored else torch.zeros(fed.K)
+        value = total_reduction(old.c_alpha, old.c_diag) if scored else torch.zeros(fed.K).double()
         coalitions = state.coalitions if scored else state.labels
         pi = boltzmann(value, coalitions, method.beta if scored and t >= method.warmup else 0.0)
         past.append(Round(old.theta[0], getattr(old, "seen", None), coalitions, value, pi, picked, t - last))
