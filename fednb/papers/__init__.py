@@ -6,10 +6,11 @@ makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
 
 from collections.abc import Callable
 
-from . import fedcvr_bolt, fedgwc, wecfl
+from . import fedcvr_bolt, fedgwc, ocfl, wecfl
 
 CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {
     "wecfl": wecfl.TABLES,
     "fedgwc": fedgwc.TABLES,
+    "ocfl": ocfl.TABLES,
     "fedcvr_bolt": fedcvr_bolt.TABLES,
 }

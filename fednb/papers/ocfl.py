@@ -2,7 +2,8 @@
 
 | name | what |
 |---|---|
-| clients15, clients30 | Tables 1 and 2 and Figures 2 to 4, 6 to 8, 10 to 14, 17: all splits of all data sets |
+| mnist, ..., bloodmnist | Tables 1 and 2, Figures 2 to 4, 6 to 8, 10 to 14, 17: all splits with 15 clients |
+| others30, fashion_mnist30 | the same with 30 clients |
 | participation | section 6.2: some clients are away when the others are clustered |
 | batchnorm | a BatchNorm network: its statistics and counters in the update, or not |
 
@@ -20,21 +21,25 @@ on Fashion-MNIST; on the other data sets there is FedAvg, which is enough for Ta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
-from .. import models
+from .. import models, tables
 from ..experiment import Task, measure
 from ..methods import CFL, OCFL, BriggsHC, FedAvg, FixedClusters, LocalOnly
 from ..partition import Partition
 from ..training import Local
-from .ocfl_archive import SIZES
+from .ocfl_archive import SIZES, scores
 from .ocfl_arms import CLUSTERERS, Arms, judge, keys, look
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 CLASSES = {
     (10, "non-overlapping"): ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9)),
@@ -113,13 +118,32 @@ def tiny_vgg(shape=(1, 28, 28), classes: int = 10) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
 
 
-def resnet34(classes: int = 10) -> nn.Module:
-    """ResNet34 for small images: the first convolution has 3 x 3 pixels, and nothing is pooled before the blocks."""
-    from torchvision.models import resnet34
+class Residual(nn.Module):
+    """Two convolutions, and the input added to what they give."""
 
-    net = resnet34(num_classes=classes)
-    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-    return net
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
+        )
+        fits = nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+        self.past = nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add, and cut off below 0."""
+        return (self.body(x) + self.past(x)).relu()
+
+
+def resnet34(classes: int = 10) -> nn.Sequential:
+    """ResNet34 for small images: the first convolution has 3 x 3 pixels, and nothing is pooled before the blocks."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    before = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for i in range(blocks):
+            layers.append(Residual(before, width, 2 if i == 0 and width > 64 else 1))
+            before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
 @dataclass(frozen=True)
@@ -140,7 +164,6 @@ class Scale:
     samples: int | None  # of a client, for training and tests; None: N / clients
     seeds: range
     wait: int  # rounds before CFL and FL+HC may cluster
-    full: tuple[str, ...]  # data sets on which all methods run with 30 clients
     normed: Callable[[], Any]  # a network with BatchNorm
     law: dict[str, Any] = field(default_factory=dict)
 
@@ -173,9 +196,9 @@ def _whole() -> dict[str, Setup]:
 _digits = partial(models.cnn_bn, shape=(1, 8, 8))
 _smoke = {"digits": Setup(_digits, Local(0.1, steps=3, batch_size=16), 4)}
 SCALES = {
-    "smoke": Scale(_smoke, 60, range(1), 2, (), _digits),
-    "laptop": Scale(_small(), 150, range(3), 5, ("fashion_mnist",), models.cnn_bn),
-    "paper": Scale(_whole(), None, range(5), 20, tuple(_whole()), models.cnn_bn, {"leaky": True}),
+    "smoke": Scale(_smoke, 60, range(1), 2, _digits),
+    "laptop": Scale(_small(), 150, range(3), 5, models.cnn_bn),
+    "paper": Scale(_whole(), None, range(5), 20, models.cnn_bn, {"leaky": True}),
 }
 
 
@@ -234,16 +257,15 @@ def task(
     return replace(usual, **changes)
 
 
-def table(profile: str, clients: int) -> list[Task]:
-    """Every split of every data set; one seed after the other, so that an unfinished sweep has whole seeds."""
-    scale = SCALES[profile]
-    short = {} if clients == 15 else {name: {"arms": (("FedAvg", FedAvg()),)} for name in scale.setups}
-    short |= dict.fromkeys(scale.full, {})
+def table(profile: str, clients: int, datasets: tuple[str, ...], full: bool = True) -> list[Task]:
+    """Every split of some data sets, with all methods or FedAvg only; seeds in order. ``smoke``: the last split."""
+    scale, smoke = SCALES[profile], profile == "smoke"
+    arms = () if full or profile == "paper" else (("FedAvg", FedAvg()),)
     return [
-        task(profile, dataset, clients, *how, seed, **short.get(dataset, {}))
+        task(profile, dataset, clients, *how, seed, arms=arms)
         for seed in scale.seeds
-        for dataset in sorted(scale.setups, key=lambda name: clients == 30 and name in scale.full)  # the dear ones last
-        for how in SPLITS
+        for dataset in (scale.setups if smoke else datasets)
+        for how in (SPLITS[-1:] if smoke else SPLITS)
     ]
 
 
@@ -276,9 +298,90 @@ def batchnorm(profile: str) -> list[Task]:
     ]
 
 
+GREY, COLOUR = ("mnist", "fashion_mnist"), ("cifar10", "pathmnist", "bloodmnist")
+FIFTEEN = (*GREY, *COLOUR)  # tables with 15 clients: one for each data set, so that no file gets large
+THIRTY = ("fashion_mnist30", "others30")
 TABLES: dict[str, Callable[[str], list[Task]]] = {
-    "clients15": partial(table, clients=15),
+    **{name: partial(table, clients=15, datasets=(name,)) for name in FIFTEEN},
     "batchnorm": batchnorm,
     "participation": participation,
-    "clients30": partial(table, clients=30),
+    "others30": partial(table, clients=30, datasets=("mnist", *COLOUR), full=False),
+    "fashion_mnist30": partial(table, clients=30, datasets=("fashion_mnist",)),
 }
+
+
+# --- what the records say --------------------------------------------------------------------------------------------
+
+
+def fires(temperature: Sequence[float], window: int = 1) -> float:
+    """The first round, from 1, in which the mean of the last ``window`` temperatures rises, or nan (section 6.3)."""
+    T = np.asarray(temperature, float)
+    rises = np.flatnonzero(T[window:] > T[:-window])  # two means of w rounds differ in their ends
+    return float(rises[0] + window + 1) if len(rises) else np.nan
+
+
+def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> DataFrame:
+    """One line per run, clusterer and round: the temperature, when it fires, and how good clusters of this round are.
+
+    ``mark="state "`` takes the updates with what is no parameter, where they were looked at.
+    """
+    import pandas as pd
+
+    lines, facts = [], tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
+    for task, fact, curve in zip(tasks, facts, courses(tasks, path), strict=True):
+        T, true = curve[f"{mark}temperature"].to_numpy(), np.repeat(range(3), SIZES[_shape(task)])
+        for name in CLUSTERERS:
+            names = np.array([list(found) for found in curve[mark + name]])  # (rounds, clients)
+            line = pd.DataFrame(scores(names, true)).assign(clusters=[len(set(row)) for row in names.tolist()])
+            line = line.assign(row=name, temperature=T, round=curve["round"], fires=fires(T))
+            lines.append(line.assign(**fact, **task.tags))
+    return pd.concat(lines, ignore_index=True)
+
+
+def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
+    """The lines of `every_round` in which the trigger fires; where it never does, all stay together in one cluster."""
+    import pandas as pd
+
+    never = looks[looks[fires].isna() & (looks["round"] == 1)]
+    together = {"ari": 0.0, "ami": 0.0, "homogeneity": 0.0, "completeness": 1.0, "clusters": 1, "round": np.nan}
+    return pd.concat([looks[looks["round"] == looks[fires]], never.assign(**together)]).sort_index()
+
+
+def _shape(task: Task) -> tuple[int, str]:
+    return task.tags["clients"], task.tags["balance"]
+
+
+def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
+    """The curves of each task's run, in the tasks' order."""
+    tagged = [replace(task, tags={"at": i}) for i, task in enumerate(tasks)]
+    return [curve for (curve,) in tables.curves(tagged, path, "at").values()]
+
+
+def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
+    """One line per run and arm: its final scores."""
+    import pandas as pd
+
+    frame = tables.frame(tasks, path)
+    rows = dict.fromkeys(name for task in tasks for name, _ in task.method.arms)
+    whole = frame[[name for name in frame.columns if "|" not in name]]
+    parts = []
+    for row in rows:
+        own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
+        own = own.rename(columns=lambda name: name.split("|")[1])
+        parts.append(pd.concat([whole, own], axis=1).assign(row=row)[own.notna().any(axis=1)])
+    return pd.concat(parts, ignore_index=True)
+
+
+def over_splits(frame: DataFrame, value: str) -> DataFrame:
+    """Mean of a score over the splits, for each row, data set, number of clients and seed; with the runs' facts."""
+    facts = {name: (name, "first") for name in tables.FACTS if name != "seed"}
+    by = ["row", "data", "clients", "seed"]
+    return frame.groupby(by, sort=False).agg(**facts, **{value: (value, "mean")}).reset_index()
+
+
+def archived(runs: DataFrame) -> DataFrame:
+    """The archive's runs (`ocfl_archive.summary`) with our names; rows that got the wrong matrix say so."""
+    wrong = {"BCL": "BCL as released", "OCFL-AFF": "OCFL-AFF as released", "BNC": "FedAvg"}
+    named = runs.rename(columns={"dataset": "data", "algorithm": "row"}).drop(columns=["ari", "ami", "homogeneity"])
+    named = named.rename(columns={f"final_{kind}": kind for kind in ("ari", "ami", "homogeneity", "completeness")})
+    return named.assign(row=named["row"].replace(wrong))

@@ -18,6 +18,7 @@ legible, the cell is taken from the LaTeX tables in the same archive, and named 
 
 from __future__ import annotations
 
+import json
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .. import metrics
+from ..explain import MODES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -174,3 +176,59 @@ def _frame(rows: dict[Run, dict[str, float]]) -> DataFrame:
 
     index = pd.MultiIndex.from_tuples(list(rows), names=Run._fields)
     return pd.DataFrame(list(rows.values()), index=index).sort_index()
+
+
+# --- what the archive says, small enough to be kept ------------------------------------------------------------------
+
+
+def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
+    """What the chapter needs of the archive.
+
+    ``runs``: a line for each of the 280 runs, with :func:`as_printed` (``printed_...``) and :func:`corrected`; the mean
+    over rounds and the last round of ``pf1``, ``accuracy`` (a client's model on its own test samples, after averaging)
+    and ``gf1`` (the clients' own models on the server's, *before* averaging). ``temperatures`` of the runs without
+    clustering; ``explanations``: areas in the three modes.
+    """
+    maps = cluster_maps(path)
+    runs = corrected(maps).join(as_printed(maps).add_prefix("printed_"))
+    numbers, by = read("round_means", path), list(Run._fields)
+    files = {"after_update_metrics": {"f1": "pf1", "accuracy": "accuracy"}}
+    files |= {"after_update_generalizability": {"f1": "gf1"}}
+    for file, names in files.items():
+        part = numbers[numbers["file"] == file].sort_values("round").groupby(by)[list(names)]
+        runs = runs.join(part.mean().rename(columns=names))
+        runs = runs.join(part.last().rename(columns={k: f"final_{v}" for k, v in names.items()}))
+    return {
+        "runs": runs.reset_index().round(4),
+        "temperatures": read("temperatures", path),
+        "explanations": _explanations(path),
+    }
+
+
+def _explanations(path: str | os.PathLike | None) -> DataFrame:
+    """Insertion and deletion areas of all modes; the paper's A, B, C are in, out, server."""
+    import pandas as pd
+
+    parts = {mode: read(f"insertion_deletion_{letter}", path) for letter, mode in zip("ABC", MODES, strict=True)}
+    frame = pd.concat([part.assign(mode=mode) for mode, part in parts.items()], ignore_index=True)
+    words = frame.pop("dataset_name").str.split(expand=True)
+    frame[["dataset", "overlap", "balance"]] = words.assign(**{"1": words[1].map(OVERLAP)})[[0, "1", 2]].to_numpy()
+    return frame.round(4)
+
+
+def keep(path: str | os.PathLike, source: str | os.PathLike | None = None) -> None:
+    """Write the summary of the archive as JSON: each table as columns and lines."""
+    tables = {name: json.loads(frame.to_json(orient="split", index=False)) for name, frame in summarise(source).items()}
+    Path(path).write_text(json.dumps(tables, separators=(",", ":")) + "\n")
+
+
+def summary(kept: str | os.PathLike, source: str | os.PathLike | None = None) -> tuple[dict[str, DataFrame], str]:
+    """The archive's summary, computed if the archive is here, else as it was kept; and which of the two it is."""
+    import pandas as pd
+
+    try:
+        return summarise(source), "computed from the archive"
+    except FileNotFoundError:
+        tables = json.loads(Path(kept).read_text())
+        frames = {name: pd.DataFrame(table["data"], columns=table["columns"]) for name, table in tables.items()}
+        return frames, "read from the summary that is kept with the book; the archive is not here"

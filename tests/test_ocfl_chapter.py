@@ -1,0 +1,251 @@
+"""OCFL's tasks, the arms that share their training, the toy of the temperature, and what is read from records."""
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fednb import data, models, reference, store
+from fednb.experiment import run
+from fednb.federation import Federation
+from fednb.methods import OCFL, FedAvg, LocalOnly
+from fednb.methods.ocfl import temperature
+from fednb.papers import ocfl, ocfl_archive, ocfl_arms, ocfl_plots, ocfl_theory
+from fednb.similarity import cosine_distance
+from fednb.training import Local
+
+ARCHIVE = Path(__file__).parents[1] / "book" / "results" / "ocfl" / "archive.json"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """One smoke task of all methods, run: the tasks, and where their records are."""
+    tasks, path = ocfl.TABLES["mnist"]("smoke"), tmp_path_factory.mktemp("ocfl") / "mnist.json"
+    for task in tasks:
+        store.append(path, task.record())
+    return tasks, path
+
+
+# --- splits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ocfl.SPLITS, ids=" ".join)
+@pytest.mark.parametrize("clients", [15, 30])
+def test_a_split_has_the_authors_groups(how, clients):
+    y = np.repeat(np.arange(10), 100)
+    part = ocfl.split(y, clients, *how, samples=60, seed=3)
+    assert tuple(np.bincount(part.truth)) == ocfl.SIZES[clients, how[1]]
+    assert {(len(a), len(b)) for a, b in zip(part.train, part.test, strict=True)} == {(42, 18)}
+    for own, c in zip(part.train, part.truth, strict=True):
+        assert set(y[own]) <= set(ocfl.CLASSES[10, how[0]][c]) and len(set(own)) == len(own)
+    assert not set(np.concatenate(part.train)) & set(np.concatenate(part.test))
+
+
+def test_balanced_groups_mix_evenly_and_imbalanced_ones_do_not():
+    y = np.repeat(np.arange(10), 2000)
+    for balance, even in (("balanced", True), ("imbalanced", False)):
+        part = ocfl.split(y, 15, "non-overlapping", balance, samples=2000, seed=0)
+        shares = np.bincount(y[part.train[0]], minlength=10)[:4] / len(part.train[0])
+        assert (np.ptp(shares) < 0.06) == even
+
+
+def test_the_authors_law_leaks_and_drops_doubles():
+    y = np.repeat(np.arange(10), 60)
+    part = ocfl.split(y, 15, "overlapping", "balanced", seed=0, leaky=True)
+    assert set(np.concatenate(part.train)) & set(np.concatenate(part.test))
+    sizes = [len(a) + len(b) for a, b in zip(part.train, part.test, strict=True)]
+    assert min(sizes) < len(y) // 15 and all(not set(a) & set(b) for a, b in zip(part.train, part.test, strict=True))
+
+
+def test_the_class_sets_are_those_of_the_archive():
+    try:
+        frame = ocfl_archive.read("split_blueprints")
+    except FileNotFoundError:
+        pytest.skip("needs the authors' archive")
+    frame = frame[(frame["partition"] == "train_set") & (frame["balance"] == "balanced")]
+    classes = {"MNIST": 10, "FMNIST": 10, "CIFAR10": 10, "PATHMNIST": 9, "BLOODMNIST": 8}
+    for (dataset, overlap, clients), own in frame.groupby(["dataset", "overlap", "clients"]):
+        counts = own.sort_values("client", key=lambda k: k.astype(int)).filter(like="class_").fillna(0).to_numpy()
+        true = np.repeat(range(3), ocfl.SIZES[clients, "balanced"])
+        held = [tuple(np.flatnonzero(row)) for row in counts]
+        assert held == [ocfl.CLASSES[classes[dataset], overlap][c] for c in true]
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ocfl.SCALES)
+def test_every_run_has_its_own_key(profile):
+    for name, table in ocfl.TABLES.items():
+        keys = [task.key for task in table(profile)]
+        assert keys and len(set(keys)) == len(keys), name
+    cells = Counter(
+        (t.tags["data"], t.tags["clients"], t.tags["overlap"], t.tags["balance"])
+        for name in (*ocfl.FIFTEEN, *ocfl.THIRTY)
+        for t in ocfl.TABLES[name](profile)
+    )
+    if profile != "smoke":
+        assert len(cells) == 40 and set(cells.values()) == {len(ocfl.SCALES[profile].seeds)}
+
+
+@pytest.mark.parametrize("name", ocfl.SCALES["paper"].setups)
+def test_the_papers_partitions_can_be_dealt(name):
+    """With the official numbers of training images, which need no data."""
+    counts = {"pathmnist": (9, 89_996), "bloodmnist": (8, 11_959), "cifar10": (10, 50_000)}
+    classes, n = counts.get(name, (10, 60_000))
+    y = np.arange(n) % classes
+    for task in ocfl.TABLES[name]("paper")[:4]:
+        assert len(task.partition(y, seed=0).train) == 15
+
+
+def test_the_papers_networks_take_their_images():
+    assert sum(p.numel() for p in ocfl.tiny_vgg().parameters()) > 25e6
+    net = ocfl.resnet34(9)
+    assert net(torch.zeros(2, 3, 28, 28)).shape == (2, 9)
+    assert sum(isinstance(m, torch.nn.BatchNorm2d) for m in net.modules()) == 36  # as many counters
+
+
+# --- arms ------------------------------------------------------------------------------------------------------------
+
+
+def test_arms_end_where_they_would_have_ended_alone(done):
+    task = replace(done[0][0], model=partial(models.linear, 64))
+    fed = task.federation()
+    together = run(task.method, fed, 3, measure=lambda fed, state: {}, progress=False).state
+    for (name, method), state, memory in zip(task.method.arms, together.arms, together.memory, strict=True):
+        alone = task.federation()
+        end = run(method, alone, 3, measure=lambda fed, state: {}, progress=False).state
+        assert all(torch.equal(a, b) for a, b in zip(end, state, strict=True)), name
+        assert all((memory[key] == value).all() for key, value in alone.snapshot().items()), name
+
+
+def test_what_arms_have_in_common_is_trained_once(monkeypatch):
+    digits = data.load("digits")
+    part = ocfl.split(digits.y[: digits.n_train], 15, *ocfl.SPLITS[0], samples=40)
+    fed = Federation(digits, part, partial(models.linear, 64), local=Local(0.1, steps=1))
+    trained, train = [], fed.train
+    monkeypatch.setattr(fed, "train", lambda theta, S, **k: trained.append(len(S)) or train(theta, S, **k))
+    twins = ocfl_arms.Arms((("a", FedAvg()), ("b", OCFL(at=0)), ("c", LocalOnly())))
+    run(twins, fed, 2, measure=lambda fed, state: {}, progress=False)
+    assert sum(trained) == 15 + 30  # all alike in round 1; then one model, and one each
+
+
+def test_the_first_arm_is_looked_at_in_every_round(done):
+    (task,), path = done
+    looks = ocfl.every_round([task], path)
+    assert len(looks) == task.rounds * len(ocfl_arms.CLUSTERERS)
+    record = store.read(path)[0]
+    assert looks["fires"].iloc[0] == ocfl.fires(record["metrics"]["curves"]["temperature"])
+    final = record["metrics"]["final"]
+    hits = ocfl.at_trigger(looks).set_index("row")
+    for name in ("OCFL-AFF", "OCFL-MS", "OCFL-HDB"):  # k-means has another seed
+        assert np.isclose(hits.loc[name, "ari"], final[f"{name}|ari"])
+        assert hits.loc[name, "round"] == final[f"{name}|round"]
+
+
+def test_arms_are_read_one_line_each(done):
+    (task,), path = done
+    frame = ocfl.side_by_side([task], path).set_index("row")
+    assert list(frame.index) == [name for name, _ in task.method.arms]
+    assert frame.loc["Oracle clusters", "ari"] == 1 and frame.loc["LocalOnly", "clusters"] == 15
+    assert frame.loc["LocalOnly", "gf1"] == frame.loc["LocalOnly", "gf1_before"]
+    assert frame.loc["FedAvg", "gf1"] != frame.loc["FedAvg", "gf1_before"]
+    assert (frame["pf1_union"] <= frame["pf1"] + 1e-9).all()
+    assert frame[["insertion", "deletion", "insertion_server", "deletion_server"]].notna().all(axis=None)
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=9), st.integers(1, 3))
+@settings(deadline=None)
+def test_the_round_of_the_trigger_agrees_with_its_loop(T, window):
+    found = ocfl.fires(T, window)
+    assert (None if np.isnan(found) else found) == reference.first_rise(T, window)
+
+
+def test_who_never_fires_stays_together():
+    looks = pd.DataFrame({"round": [1, 2, 1, 2], "fires": [2, 2, np.nan, np.nan], "ari": [0.1, 0.2, 0.3, 0.4]})
+    assert ocfl.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
+
+
+def test_figures_are_drawn(done):
+    (task,), path = done
+    looks, arms = ocfl.every_round([task], path), ocfl.side_by_side([task], path)
+    rows = ["FedAvg", "OCFL-HDB"]
+    hot = pd.DataFrame({"dataset": ["digits"] * 2, "clients": 15, "round": [1, 2], "temperature": [0.4, 0.3]})
+    assert len(ocfl_plots.temperatures(looks, hot).axes) == 2
+    assert len(ocfl_plots.splits_in_any_round(looks, ["OCFL-KM"]).axes) == 2
+    assert len(ocfl_plots.segments(arms, rows).axes) == 1 and len(ocfl_plots.boxes(arms, rows).axes) == 4
+
+
+# --- the archive's summary -------------------------------------------------------------------------------------------
+
+
+def test_the_kept_summary_explains_every_printed_cell(monkeypatch):
+    monkeypatch.delenv("FEDNB_DATA", raising=False)
+    monkeypatch.delenv("FEDNB_OCFL", raising=False)
+    kept, whence = ocfl_archive.summary(ARCHIVE)
+    assert "kept" in whence and {name: len(frame) for name, frame in kept.items()} == {
+        "runs": 280,
+        "temperatures": 2000,
+        "explanations": 420,
+    }
+    runs = kept["runs"].set_index(list(ocfl_archive.Run._fields))
+    printed = ocfl_archive.printed()
+    for column in ("rand", "ami", "com", "round"):
+        here = runs[f"printed_{column}"].astype(float).reindex(printed.index)
+        near = ((printed[column] - here).abs() <= 0.0101) | (printed[column].isna() & here.isna())
+        assert near.all(), column
+
+
+@pytest.mark.skipif("FEDNB_DATA" not in os.environ, reason="needs the authors' archive")
+def test_the_kept_summary_is_the_archives(tmp_path):
+    ocfl_archive.keep(tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(ARCHIVE.read_text())
+
+
+# --- the toy ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0.2, 5), st.integers(1, 20), st.sampled_from([4, 12]))
+@settings(deadline=None, max_examples=20)
+def test_the_temperature_is_the_angle_of_sight(separation, steps, clients):
+    mu = ocfl_theory.goals(separation, clients, dim=5)
+    R = ocfl_theory.pull((0.2, 0.05), 0.5, steps, 5)
+    past = ocfl_theory.simulate(mu, steps=steps, rounds=4)
+    for now, then in zip(past, past[1:], strict=False):
+        torch.testing.assert_close(now.delta, R * (mu - now.theta))
+        torch.testing.assert_close(then.theta, ocfl_theory.common_round(now.theta, mu, R))
+        angle = ocfl_theory.angle_of_sight(now.theta, mu[0], mu[-1], R)
+        seen = float(temperature(cosine_distance(now.delta)))
+        assert np.isclose(seen, ocfl_theory.two_cluster_temperature(angle, clients), atol=1e-6)
+
+
+def test_it_falls_and_then_rises_or_rises_at_once():
+    for separation, first in ((1.0, 6), (4.0, 2)):
+        T, found = ocfl_theory.outcomes(separation, steps=8, noise=0, rounds=8)
+        assert ocfl.fires(T) == first and T[-1] > 0.7
+        assert all(ari == [1.0] * 8 for ari in found.values())
+
+
+def test_noise_leads_clusterers_astray():
+    _, found = ocfl_theory.outcomes(0.5, steps=8, noise=0.3, rounds=4)
+    assert max(map(max, found.values())) < 1
+
+
+def test_the_toys_figure_has_the_trigger():
+    mu = ocfl_theory.goals(1.0)
+    past = ocfl_theory.simulate(mu)
+    T = [float(temperature(cosine_distance(r.delta))) for r in past]
+    fig = ocfl_plots.sight_lines(past, mu, ocfl_theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T)
+    assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.fires(T)
