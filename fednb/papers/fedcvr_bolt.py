@@ -2,7 +2,7 @@
 
 | name | what |
 |---|---|
-| table1_... | federated linear regression: D = 1 and 2, IID (J = 1) and non-IID (J = 2), twenty seeds |
+| table1_d1_iid, ..., table1_d2_noniid | linear regression: D = 1 and 2, IID (J = 1) and non-IID (J = 2), 20 seeds |
 | synthetic_rivals | Synthetic(1, 1): other policies, presets, the kernels of Table 4; ten seeds |
 | synthetic_parts | the same with one part of the method changed at a time |
 | table2 | MNIST, CIFAR-10, CIFAR-100 with Dirichlet 0.1, MNIST dealt IID; with the kernels of Table 4 |
