@@ -11,7 +11,6 @@ import torch
 from fednb import Federation, Local, data, metrics, models, run, store
 from fednb.experiment import describe
 from fednb.methods import FedAvg, FedGWC
-from fednb.methods.fedgwc import filled
 from fednb.papers import fedgwc, fedgwc_theory
 from fednb.partition import class_counts, match_test, mixed
 
@@ -82,10 +81,13 @@ def test_domains_with_official_test_samples():
 # --- what was never seen ---------------------------------------------------------------------------------------------
 
 
-def test_filled_takes_the_mean_of_a_row():
-    P, seen = torch.tensor([[0.2, 0.4, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 0.0]]), torch.eye(3, dtype=torch.bool)
-    seen[0, 1], seen[2, 2] = True, False
-    torch.testing.assert_close(filled(P, seen), torch.tensor([[0.2, 0.4, 0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 0.0]]))
+def test_unseen_pairs_take_the_mean_of_their_row():
+    P, visits = torch.tensor([[0.2, 0.4, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 0.0]]), torch.eye(3)
+    visits[0, 1], visits[2, 2] = 2, 0
+    full = torch.tensor([[0.2, 0.4, 0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(FedGWC().block(P, visits, torch.arange(3)), full)
+    torch.testing.assert_close(FedGWC().block(P, visits, torch.tensor([0, 2])), torch.tensor([[0.2, 0.2], [0.0, 0.0]]))
+    assert FedGWC(fill=False).block(P, visits, torch.arange(3)).equal(P)
 
 
 def test_equal_clients_are_split_by_how_often_they_were_sampled_unless_filled():

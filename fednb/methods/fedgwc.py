@@ -40,9 +40,8 @@ class State(NamedTuple):
 class FedGWC:
     """Reward clients whose losses are near their cluster's mean; split clusters whose members are perceived unlike.
 
-    A plain call is the corrected version. P is a true mean, so it converges (Theorem 5.1) and the trigger can fire for
-    any K; what was never seen counts for nothing, so clients are not told apart by how often they were sampled; a
-    fraction of each cluster is sampled, so splits cost no client updates; tiny clusters are refused.
+    A plain call is the corrected version: P is a mean, so it converges (Theorem 5.1); pairs never seen count for
+    nothing; a fraction of each cluster is sampled, so splits hardly cost client updates; tiny clusters are refused.
     """
 
     aggregator: Any = FedAvg()  # any method with one model, or one per client; its own ``sampled`` stays unused
@@ -100,11 +99,10 @@ class FedGWC:
         """Run one round of Algorithm 1."""
         P, visits, parts = state.P, state.visits, []
         for n, (members, model) in enumerate(unpack(state, self.aggregator)):  # l. 8: for n = 1 ... N_cl
-            cluster = Subfederation(fed, members, self.sampled, self.least)  # l. 9: server samples 𝒫_t^(n)
-            S, K = cluster.sampled, len(members)
-            model = self.aggregator.step(model, cluster, t)  # l. 10 and 12: local updates, aggregation
-            seen = P, visits, state.mse[n], state.calm[n]
-            P, visits, mse, calm = self.observe(seen, S, cluster.losses, fed.n[S], K)  # l. 11, 13, 14
+            group = Subfederation(fed, members, self.sampled, self.least)  # l. 9: server samples 𝒫_t^(n)
+            S, K = group.sampled, len(members)
+            model = self.aggregator.step(model, group, t)  # l. 10 and 12: local updates, aggregation
+            P, visits, mse, calm = self.observe((P, visits, state.mse[n], state.calm[n]), S, group.losses, fed.n[S], K)
             y = torch.zeros_like(members)
             if self.due(calm, len(S), K):  # l. 15: if MSE < ε
                 y = self.split(self.block(P, visits, members), len(S), fed.draw())  # l. 16: Algorithm 2
@@ -133,9 +131,10 @@ class FedGWC:
         return bool(calm >= (self.patience or max(1, round(K / sampled))))
 
     def block(self, P: Tensor, visits: Tensor, members: Tensor) -> Tensor:
-        """What ``split`` gets of P (K, K) for some members."""
-        P, visits = (M[members][:, members] for M in (P, visits))
-        return filled(P, visits > 0) if self.fill else P
+        """What ``split`` gets of P (K, K) for some members; each has met itself, so no row is without a mean."""
+        P, seen = P[members][:, members], visits[members][:, members] > 0
+        mean = (P * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True).clamp_min(1)
+        return P.where(seen, mean) if self.fill else P
 
     def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
         """Cluster by a block of P (K, K) as Algorithm 2 does; labels (K,) are all 0 if no split is good."""
@@ -144,12 +143,6 @@ class FedGWC:
         W = perception_affinity(V, self.beta)  # Alg. 2, l. 3 and 4
         n = min(self.n_max, len(P) // sampled) if self.room else self.n_max
         return best_spectral(W, n, seed, self.assign, self.score_on, self.k_min).labels  # Alg. 2, l. 5 to 13
-
-
-def filled(P: Tensor, seen: Tensor) -> Tensor:
-    """P (K, K) with the mean of a row's seen entries in place of its unseen ones; a client sees itself first of all."""
-    mean = (P * seen).sum(1) / seen.sum(1).clamp_min(1)
-    return P.where(seen, mean[:, None])
 
 
 def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -161,8 +154,7 @@ def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
     done = losses.isfinite() & (losses.isfinite().sum(0) >= min(2, len(losses)))
     loss = (losses - losses.where(done, torch.inf).amin(0)).where(done, 0)  # equal losses are exactly 0 now
     w = done * (1 if weights is None else weights[:, None])
-    m = (w * loss).sum(0) / w.sum(0).clamp_min(1)  # (S,)
-    square = (loss - m).square()
+    square = (loss - (w * loss).sum(0) / w.sum(0).clamp_min(1)).square()  # (n, S): (l_k - m)²
     variance = (w * square).sum(0) / (w.sum(0) - int(weights is None)).clamp_min(1)
     r = (-square / (2 * variance)).exp().where(variance > 0, 1)
     return (r * done).sum(1) / done.sum(1).clamp_min(1)
