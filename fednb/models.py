@@ -82,6 +82,47 @@ def cnn(
     )
 
 
+def tiny_vgg(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequential:
+    """OCFL's network for MNIST and Fashion-MNIST: three convolutions without pooling, 25 million parameters."""
+    convolutions = [(shape[0], 16), (16, 32), (32, 32)]
+    widths = [32 * shape[1] * shape[2], 1000, 250, 100]
+    layers: list[nn.Module] = []
+    for a, b in convolutions:
+        layers += [nn.Conv2d(a, b, 5, padding=2), nn.ReLU()]
+    layers.append(nn.Flatten())
+    for a, b in zip(widths, widths[1:], strict=False):
+        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.2)]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+
+
+class Residual(nn.Module):
+    """Two convolutions, and the input added to what they give."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
+        )
+        fits = nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+        self.past = nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add, and cut off below 0."""
+        return (self.body(x) + self.past(x)).relu()
+
+
+def resnet34(classes: int = 10) -> nn.Sequential:
+    """ResNet34 for small images, as OCFL has it: the first convolution is 3x3, nothing is pooled before the blocks."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    before = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for i in range(blocks):
+            layers.append(Residual(before, width, 2 if i == 0 and width > 64 else 1))
+            before = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+
+
 def mobilenet_v2(classes: int = 1000, pretrained: bool = False, dropout: float = 0.2) -> nn.Sequential:
     """MobileNetV2 as torchvision builds it, for colour images: FedGWC's network for Landmarks and iNaturalist.
 

@@ -108,8 +108,8 @@ def test_the_papers_partitions_can_be_dealt(name):
 
 
 def test_the_papers_networks_take_their_images():
-    assert sum(p.numel() for p in ocfl.tiny_vgg().parameters()) > 25e6
-    net = ocfl.resnet34(9)
+    assert sum(p.numel() for p in models.tiny_vgg().parameters()) > 25e6
+    net = models.resnet34(9)
     assert net(torch.zeros(2, 3, 28, 28)).shape == (2, 9)
     assert sum(isinstance(m, torch.nn.BatchNorm2d) for m in net.modules()) == 36  # as many counters
 

@@ -66,10 +66,14 @@ def selection(fed) -> dict[str, float]:
     ``coverage`` is the share of clients that trained at least once, ``evenness`` is 1 / (K Σ_k q_k²), where q_k is the
     share of all visits that were to client k (the inverse Simpson index over K), ``most`` the visits to one client.
     """
-    visits = fed.snapshot()["visits"].astype(float)
+    visits = fed.snapshot()["visits"]
+    return {"coverage": float((visits > 0).mean()), "evenness": evenness(visits), "most_visits": int(visits.max())}
+
+
+def evenness(visits: np.ndarray) -> float:
+    """1 / (K Σ_k q_k²) for visits (K,), whose shares are q_k; 1 before anybody was visited."""
     q = visits / max(visits.sum(), 1)
-    evenness = 1 / (len(q) * np.square(q).sum()) if visits.any() else 1.0
-    return {"coverage": float((visits > 0).mean()), "evenness": float(evenness), "most_visits": int(visits.max())}
+    return float(1 / (len(q) * np.square(q).sum())) if visits.any() else 1.0
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------

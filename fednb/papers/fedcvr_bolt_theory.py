@@ -24,6 +24,7 @@ from ..methods import FedCVRBolt
 from ..methods.choice import boltzmann
 from ..partition import Partition
 from ..similarity import total_reduction
+from .fedcvr_bolt import evenness
 
 
 class Round(NamedTuple):
@@ -60,7 +61,7 @@ def habits(past: list[Round]) -> dict[str, float]:
     ``by date`` is the adjusted mutual information of a client's coalition and the round in which it was last seen.
     ``free`` is the entropy of the draws from π, as a share of what uniform draws would have: 1 if the score is ignored.
     """
-    visits = np.bincount(np.concatenate([now.picked for now in past]), minlength=len(past[0].pi)).astype(float)
+    visits = np.bincount(np.concatenate([now.picked for now in past]), minlength=len(past[0].pi))
     parts, drawn, uniform = [now.coalitions.numpy() for now in past], 0.0, 0.0
     for now, part in zip(past, parts, strict=True):
         drawn += float(torch.special.entr(now.pi).sum())
@@ -69,7 +70,7 @@ def habits(past: list[Round]) -> dict[str, float]:
         "picked had waited": float(np.mean([now.waited[now.picked].mean() for now in past])),
         "all had waited": float(np.mean([now.waited.mean() for now in past])),
         "covered": float((visits > 0).mean()),
-        "evenness": float(visits.sum() ** 2 / (len(visits) * np.square(visits).sum())),
+        "evenness": evenness(visits),
         "by date": float(np.mean([metrics.ami(now.waited, part) for now, part in zip(past, parts, strict=True)])),
         "free": drawn / uniform if uniform else 1.0,
     }

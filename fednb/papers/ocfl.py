@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor, nn
 
 from .. import models, tables
 from ..experiment import Task, measure
@@ -105,47 +104,6 @@ def _draw(piles: list[np.ndarray], counts: np.ndarray, rng: np.random.Generator,
     return np.unique(np.concatenate(taken))
 
 
-def tiny_vgg(shape=(1, 28, 28), classes: int = 10) -> nn.Sequential:
-    """The authors' network for MNIST and Fashion-MNIST: three convolutions without pooling, 25 million parameters."""
-    convolutions = [(shape[0], 16), (16, 32), (32, 32)]
-    widths = [32 * shape[1] * shape[2], 1000, 250, 100]
-    layers: list[nn.Module] = []
-    for a, b in convolutions:
-        layers += [nn.Conv2d(a, b, 5, padding=2), nn.ReLU()]
-    layers.append(nn.Flatten())
-    for a, b in zip(widths, widths[1:], strict=False):
-        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.2)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
-
-
-class Residual(nn.Module):
-    """Two convolutions, and the input added to what they give."""
-
-    def __init__(self, before: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            *(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
-            *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
-        )
-        fits = nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
-        self.past = nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Add, and cut off below 0."""
-        return (self.body(x) + self.past(x)).relu()
-
-
-def resnet34(classes: int = 10) -> nn.Sequential:
-    """ResNet34 for small images: the first convolution has 3 x 3 pixels, and nothing is pooled before the blocks."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    before = 64
-    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for i in range(blocks):
-            layers.append(Residual(before, width, 2 if i == 0 and width > 64 else 1))
-            before = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
-
-
 @dataclass(frozen=True)
 class Setup:
     """How one data set is trained."""
@@ -185,11 +143,11 @@ def _whole() -> dict[str, Setup]:
     grey, colour = Local(0.01, epochs=3, batch_size=32), Local(0.01, epochs=3, batch_size=64)
     adam = Local(1e-7, epochs=3, batch_size=128, optimizer="adam", weight_decay=0.01)
     return {
-        "mnist": Setup(tiny_vgg, grey, 50, (0.35, 1.0)),
-        "fashion_mnist": Setup(tiny_vgg, grey, 50, (0.35, 1.0)),
-        "cifar10": Setup(resnet34, colour, 80, (185.0, 925.0)),
-        "pathmnist": Setup(partial(resnet34, classes=9), adam, 75, (12.0, 60.0)),
-        "bloodmnist": Setup(partial(resnet34, classes=8), replace(adam, lr=1e-6), 75, (38.0, 188.0)),
+        "mnist": Setup(models.tiny_vgg, grey, 50, (0.35, 1.0)),
+        "fashion_mnist": Setup(models.tiny_vgg, grey, 50, (0.35, 1.0)),
+        "cifar10": Setup(models.resnet34, colour, 80, (185.0, 925.0)),
+        "pathmnist": Setup(partial(models.resnet34, classes=9), adam, 75, (12.0, 60.0)),
+        "bloodmnist": Setup(partial(models.resnet34, classes=8), replace(adam, lr=1e-6), 75, (38.0, 188.0)),
     }
 
 
