@@ -152,13 +152,10 @@ def otsu_components(A: Tensor | np.ndarray, bins: int | None = 256, join: bool =
     are equal, to six digits, there is one cluster. With ``join`` a client without a strong tie is linked to the one
     that attracts it most, instead of being a cluster of its own.
     """
-    values = _affinity(A, "A")
-    above = values[np.triu(np.ones(values.shape, dtype=bool), 1)]
-    low, high = (above.min(), above.max()) if len(above) else (0.0, 0.0)
-    if high - low <= 1e-6 * max(abs(low), abs(high)):
+    values, above, low, high = _pairs(A)
+    if low == high:
         return torch.zeros(len(values), dtype=torch.int64, device=A.device if isinstance(A, Tensor) else None)
-    values = (values - low) / (high - low)  # Otsu's cut is the same on every scale
-    links = values >= _otsu((above - low) / (high - low), bins)
+    links = values >= _otsu(above, bins)
     np.fill_diagonal(links, False)
     if join:
         np.fill_diagonal(values, -1)
@@ -166,6 +163,25 @@ def otsu_components(A: Tensor | np.ndarray, bins: int | None = 256, join: bool =
         links[alone, values[alone].argmax(1)] = True
     labels = components(links)
     return labels.to(A.device) if isinstance(A, Tensor) else labels
+
+
+def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
+    """The τ of `otsu_components`, in the units of A (K, K), K >= 2: pairs with A_ab >= τ are linked."""
+    _, above, low, high = _pairs(A)
+    if low == high:
+        raise ValueError(f"A has {len(above)} pairs, all alike: nothing to cut")
+    return float(low + (high - low) * _otsu(above, bins))
+
+
+def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """A (K, K) in units of its least and largest pair, the values above its diagonal, and the two; alike if equal."""
+    values = _affinity(A, "A")
+    upper = np.triu(np.ones(values.shape, dtype=bool), 1)
+    low, high = (values[upper].min(), values[upper].max()) if upper.any() else (0.0, 0.0)
+    if high - low <= 1e-6 * max(abs(low), abs(high)):
+        return values, values[upper], low, low
+    values = (values - low) / (high - low)  # Otsu's cut is the same on every scale
+    return values, values[upper], low, high
 
 
 def _otsu(values: np.ndarray, bins: int | None) -> float:

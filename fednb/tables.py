@@ -68,10 +68,11 @@ class Table:
 # --- records as a frame ----------------------------------------------------------------------------------------------
 
 
-def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
+def frame(tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool = False) -> DataFrame:
     """One line per task, in order: its tags, the facts of its run, and the final metrics that are numbers.
 
-    With ``last=3``, a metric that has a curve is its mean over the last three evaluated rounds, as in WeCFL.
+    With ``last=3``, a metric that has a curve is its mean over the last three evaluated rounds, as in WeCFL. With
+    ``course`` a further column has each run's curves, a frame with a line per evaluated round.
     ``path`` is ``.../<paper>/<table>.json``; if it lacks records, the error says how to make them.
     """
     import pandas as pd
@@ -79,8 +80,11 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
     tasks = list(tasks)
     if not tasks or last < 1 or len({tuple(task.tags) for task in tasks}) > 1:
         raise ValueError(f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task")
-    facts = [{name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in _records(tasks, Path(path))]
+    records = _records(tasks, Path(path))
+    facts = [{name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in records]
     out = pd.concat([pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1)
+    if course:
+        out.insert(len(out.columns), "course", [_course(record) for record in records], allow_duplicates=True)
     if out.columns.has_duplicates:
         raise ValueError(f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is")
     return out
@@ -88,14 +92,19 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1) -> DataFrame:
 
 def curves(tasks: Iterable[Task], path: str | Path, tag: str = "row") -> dict[Any, list[DataFrame]]:
     """The curves of a figure's runs: for each value of a tag a list of frames, one per run, a line per round."""
-    import pandas as pd
-
     tasks, out = list(tasks), {}
     for task, record in zip(tasks, _records(tasks, Path(path)), strict=True):
-        if not record["metrics"].get("curves"):
-            raise ValueError(f"{record['method']} has no curves: name them in Task(curves=...)")
-        out.setdefault(task.tags[tag], []).append(pd.DataFrame(record["metrics"]["curves"]))
+        out.setdefault(task.tags[tag], []).append(_course(record))
     return out
+
+
+def _course(record: dict[str, Any]) -> DataFrame:
+    """A run's curves, a line per evaluated round."""
+    import pandas as pd
+
+    if not record["metrics"].get("curves"):
+        raise ValueError(f"{record['method']} has no curves: name them in Task(curves=...)")
+    return pd.DataFrame(record["metrics"]["curves"])
 
 
 def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednb import models, partition, tables
-from fednb.clustering import components, otsu_components
+from fednb.clustering import components, otsu_components, otsu_threshold
 from fednb.experiment import describe, sweep
 from fednb.methods import GCFL
 from fednb.papers import gcfl, gcfl_theory
@@ -149,8 +149,10 @@ def test_printed_rows_are_among_the_tasks():
 def test_pairs_above_the_threshold_are_those_that_are_linked(seed, bins):
     rng = np.random.default_rng(seed)
     A = attraction(rng.normal(size=(8, 2)), rng.uniform(0.5, 2, 8), 0.01)
-    links = gcfl_theory.threshold(A, bins) * (1 - 1e-9) <= A  # a value at an edge, after a change of units
+    links = otsu_threshold(A, bins) * (1 - 1e-9) <= A  # a value at an edge, after a change of units
     assert torch.equal(components(links), otsu_components(A, bins))
+    with pytest.raises(ValueError, match="all alike"):
+        otsu_threshold(torch.ones(3, 3))
 
 
 @pytest.mark.parametrize("small", range(2, 7))

@@ -138,6 +138,15 @@ def test_last_is_a_mean_over_the_end_of_the_curve(path):
         frame([task()], path, last=2)
 
 
+def test_a_frame_may_carry_the_course_of_each_run(path):
+    save(path, task(), 0.8, curve=[0.1, 0.8])
+    (course,) = frame([task()], path, course=True)["course"]
+    assert course["accuracy"].tolist() == [0.1, 0.8] and "course" not in frame([task()], path)
+    save(path, task(), 0.8)
+    with pytest.raises(ValueError, match="has no curves"):
+        frame([task()], path, course=True)
+
+
 @pytest.mark.parametrize(
     "tasks, last, words",
     [

@@ -3,7 +3,7 @@
 | paper | here |
 |---|---|
 | Ã of two groups far from each other (Eq. 16) | 1 / (size - 1) within a group, 0 across |
-| τ | `threshold`; which of two groups it tears: `torn` |
+| τ | `fednb.clustering.otsu_threshold`; which of two groups it tears: `torn` |
 | section 5, force-driven updates of locations with velocity | `pull`, `drift` |
 """
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import data, models
-from ..clustering import _otsu, otsu_components
+from ..clustering import otsu_components
 from ..federation import Federation
 from ..methods import FedAvg
 from ..methods.gcfl import locate
@@ -38,13 +38,6 @@ def observe(fed: Federation, rows: Tensor, per_class: int = 50) -> tuple[Tensor,
     """What the server sees of models (n, D): locations z (n, M), and how sure they are in all, ρ (n,)."""
     x, y = fed.probe(per_class)
     return locate(fed.predict(rows, x), y, fed.classes)
-
-
-def threshold(A: Tensor, bins: int | None = 256) -> float:
-    """Otsu's τ of Algorithm 1, in the units of A (K, K): pairs with A_ab >= τ are linked by `otsu_components`."""
-    pulls = A[torch.ones_like(A, dtype=torch.bool).triu(1)].double().numpy()
-    low, high = pulls.min(), pulls.max()
-    return float(low + (high - low) * _otsu((pulls - low) / (high - low), bins))
 
 
 def torn(small: int, large: int) -> bool:
