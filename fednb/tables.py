@@ -254,6 +254,12 @@ class Pair(NamedTuple):
     points: bool
     differences: DataFrame
 
+    @property
+    def short(self) -> str:
+        """Mean and interval for a cell of a table, in percent points if ``points``: ``+1.2 (-0.3 to +2.7)``."""
+        mean, low, high = (f"{100 * x:+z.1f}" if self.points else f"{x:+z.2g}" for x in self[:3])
+        return f"{mean} ({low} to {high})"
+
     def __str__(self) -> str:
         mean, low, high = (f"{100 * x:+z.1f}" if self.points else f"{x:+z.3g}" for x in self[:3])
         interval = f"95 % interval {low} to {high}" if self.n > 1 else "one pair gives no interval"

@@ -155,6 +155,14 @@ def test_pairs_above_the_threshold_are_those_that_are_linked(seed, bins):
         otsu_threshold(torch.ones(3, 3))
 
 
+def test_the_explorers_population_is_the_same_for_everybody():
+    (clouds, masses), again = gcfl_theory.population(), gcfl_theory.population()
+    assert [*clouds] == ["three equal groups", "groups of 3, 6, 12", "one cloud"]
+    assert all(z.shape == (21, 2) and np.array_equal(z, again[0][name]) for name, z in clouds.items())
+    assert all(m.shape == (21,) and (m > 0).all() for m in masses.values()) and set(masses["none"]) == {1.0}
+    assert np.allclose(masses["1 : 1 : 1"], masses["1 : 0 : 0"] + 1 + masses["0 : 0 : 1"])  # all attend
+
+
 @pytest.mark.parametrize("small", range(2, 7))
 def test_the_larger_group_is_torn_by_the_rule_of_three(small):
     for large in range(small, 4 * small + 2):

@@ -40,6 +40,17 @@ def observe(fed: Federation, rows: Tensor, per_class: int = 50) -> tuple[Tensor,
     return locate(fed.predict(rows, x), y, fed.classes)
 
 
+def population(seed: int = 3) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Twenty-one bodies in the plane, as three sorts of clouds (21, 2), and their masses (21,) by α : β : γ."""
+    rng, corners = np.random.default_rng(seed), np.array([[0, 0], [1, 0], [0.5, 0.87]])
+    sizes = {"three equal groups": [7, 7, 7], "groups of 3, 6, 12": [3, 6, 12]}
+    clouds = {name: np.repeat(corners, n, 0) + 0.1 * rng.normal(size=(21, 2)) for name, n in sizes.items()}
+    clouds["one cloud"] = [0.5, 0.4] + 0.3 * rng.normal(size=(21, 2))
+    volume, sure = rng.uniform(0.2, 1, 21), rng.uniform(0.1, 0.6, 21)
+    masses = {"1 : 1 : 1": volume + 1 + sure, "1 : 0 : 0": volume, "0 : 0 : 1": sure, "none": np.ones(21)}
+    return clouds, masses
+
+
 def torn(small: int, large: int) -> bool:
     """Does Otsu's cut tear the larger of two perfect groups, of 2 <= small <= large bodies, into singletons?
 
