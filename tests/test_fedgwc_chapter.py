@@ -170,6 +170,9 @@ def test_measures_have_both_balanced_accuracies_and_the_rand_index(runs):
 @pytest.mark.parametrize("table", fedgwc.TABLES)
 def test_tasks_are_well_formed(profile, table):
     tasks = fedgwc.TABLES[table](profile)
+    if (profile, table) == ("paper", "longer"):
+        assert not tasks  # the paper's own number of rounds is long enough
+        return
     assert len({task.key for task in tasks}) == len(tasks) > 0 and {task.profile for task in tasks} == {profile}
     cells = {(task.seed, task.dataset, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks)

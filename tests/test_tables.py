@@ -321,6 +321,7 @@ def test_a_pair_in_words():
     data.loc[data["seed"] == 1, "accuracy"] += np.where(data["row"] == "WeCFL", 0.01, 0)[data["seed"] == 1]
     pair = paired(data, "row", "WeCFL", "FedAvg", "accuracy", BY)
     assert str(pair) == repr(pair) == "+10.3 points (95 % interval +8.9 to +11.8; higher in 3 of 3 pairs)"
+    assert pair.short == "+10.3 (+8.9 to +11.8)"
     assert str(paired(data, "row", "WeCFL", "FedAvg", "accuracy", BY, percent=False)).startswith("+0.103 (95 %")
     assert str(
         paired(data.assign(accuracy=data["accuracy"] * 10), "row", "FedAvg", "WeCFL", "accuracy", BY)

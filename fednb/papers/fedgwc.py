@@ -3,6 +3,7 @@
 | name | what |
 |---|---|
 | cifar100 | Tables 1, 8 and 9, Figures 2 and 3: rivals, numbers of clusters, aggregators, and our controls |
+| longer | Figure 2 again, for four times the rounds: what a split brings needs rounds to be seen |
 | heterogeneity | Tables 3 and 6: three mixes of homogeneous and heterogeneous clients, and a homogeneous federation |
 | domains | Tables 4 and 7: clean, noisy and blurred clients |
 | beta | Table 5, with FedGWC's row of cifar100 for β = 0.5 |
@@ -295,6 +296,24 @@ def cifar100(profile: str) -> list[Task]:
     ]
 
 
+def longer(profile: str) -> list[Task]:
+    """Some rows of Table 1 for longer; none at paper scale, which is long enough."""
+    scale = SCALES[profile]
+    if scale.official:
+        return []
+    far = replace(scale, rounds=4 * scale.rounds, every=2 * scale.every)
+    rows = {"no clusters", "FedGWC", "Random members", "LocalOnly", "FeSEM", "IFCA"}
+    return [
+        task(
+            *(profile, pick(scale, "cifar100"), dirichlet(scale, 0.5), seed, method),
+            **{"rounds": far.rounds, "every": far.every, "tags": {"C": C, "row": row}} | changes,
+        )
+        for seed in scale.seeds
+        for C, row, name, method, changes in rivals(far)
+        if row in rows and name in ("FedAvg", "none") and C not in (2, 3, 4)
+    ]
+
+
 MIXES = {
     "cifar100": {
         "(10, 0, 90)": ((10, 90), (1000.0, 0.0)),
@@ -446,6 +465,7 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
     "heterogeneity": heterogeneity,
     "domains": domains,
     "cifar100": cifar100,
+    "longer": longer,
     "beta": beta,
 }
 
