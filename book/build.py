@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -228,13 +229,32 @@ def _chapters(app, page: str, source: list[str]) -> None:
 
 
 def chapters() -> str:
-    """A Markdown table of the papers' chapters and their records of re-run tables, as far as they exist."""
-    rows = ["| paper | chapter | tables re-run |", "|---|---|---|"]
+    """The papers' chapters in Markdown: the runs behind each, and which of the paper's claims held in them."""
+    marks = {"✓ holds": "hold", "✗ fails": "fail", "– not testable here": "not testable here"}
+    rows = [f"| paper | chapter | runs | claims that {' | '.join(marks.values())} |", "|---|---|---|---|---|---|"]
+    lists = []
     for paper, name in PAPERS.items():
-        page = f"{{doc}}`papers/{paper}`" if (BOOK / "papers" / f"{paper}.ipynb").exists() else "not written yet"
-        tables = sorted(path.stem for path in (BOOK / "results" / paper).glob("*.json"))
-        rows.append(f"| {name} | {page} | {', '.join(tables) or 'none yet'} |")
-    return "\n".join(rows)
+        path = BOOK / "papers" / f"{paper}.ipynb"
+        if not path.exists():
+            rows.append(f"| {name} | not written yet | | | | |")
+            continue
+        found = claims(path, "|".join(marks))
+        counts = [sum(verdict == mark for verdict, _ in found) for mark in marks]
+        runs = sum(len(json.loads(records.read_text())) for records in (BOOK / "results" / paper).glob("*.json"))
+        rows.append(f"| {name} | {{doc}}`papers/{paper}` | {runs} | {' | '.join(map(str, counts))} |")
+        plain = [(verdict[0], re.sub(r"([*_`$<|[])", r"\\\1", claim)) for verdict, claim in found]  # no Markdown in it
+        lists += [f"\n```{{dropdown}} {name}: claim by claim", *(f"- {mark} {claim}" for mark, claim in plain), "```"]
+    return "\n".join(rows + lists)
+
+
+def claims(path: Path, verdicts: str) -> list[tuple[str, str]]:
+    """Verdicts and claims as a notebook printed them, with `fednb.tables.verdicts`, when it was executed."""
+    import nbformat
+
+    store = cache()
+    ran = store.get_cache_bundle(store.match_cache_notebook(nbformat.read(path, as_version=4)).pk).nb
+    texts = [output.get("data", {}).get("text/plain", "") for cell in ran.cells for output in cell.get("outputs", ())]
+    return [found for text in texts for found in re.findall(rf"^({verdicts}): (.+)$", text, re.M)]
 
 
 def _docstring(app, what, name, obj, options, lines: list[str]) -> None:

@@ -315,6 +315,19 @@ def test_the_introduction_promises_only_what_exists(parsed, pages):
         assert (f'href="papers/{paper}.html"' in text) == (BOOK / "papers" / f"{paper}.ipynb").exists()
 
 
+def test_the_introduction_counts_the_verdicts_of_the_chapters(parsed, pages):
+    intro = parsed[pages / "intro.html"].text
+    rows = re.findall(r'href="papers/(\w+)\.html".*?</td>\s*((?:<td><p>\d+</p></td>\s*){4})', intro, re.S)
+    assert {paper for paper, _ in rows} == {p.stem for p in NOTEBOOKS if p.parent.name == "papers"}
+    for paper, cells in rows:
+        runs, *counts = map(int, re.findall(r"\d+", cells))
+        chapter = parsed[pages / "papers" / f"{paper}.html"].text
+        found = [
+            len(re.findall(rf"</span> {verdict}<", chapter)) for verdict in ("holds", "fails", "not testable here")
+        ]
+        assert counts == found and sum(counts) >= 8 and runs > 100
+
+
 # --- the program that builds them, on a book of one chapter ----------------------------------------------------------
 
 TINY = {

@@ -28,7 +28,7 @@ quick = settings(max_examples=30, deadline=None)
 @pytest.mark.parametrize("table", gcfl.TABLES)
 def test_tasks_are_well_formed(profile, table):
     tasks = gcfl.TABLES[table](profile)
-    if (profile, table) in {("smoke", "table2_mnist"), ("paper", "local_work")}:
+    if (profile, table) in {("smoke", "table2_mnist"), ("paper", "local_work"), ("paper", "local_parts")}:
         assert not tasks  # smoke has one data set, in the other half; at paper scale clients train by epochs
         return
     cells = {(task.dataset, task.seed, *task.tags.values()) for task in tasks}
@@ -46,6 +46,11 @@ def test_more_local_work_changes_work_and_rounds_only():
         twin = table2.get((task.dataset, task.seed, *task.tags.values()))
         if twin and not {"latest", "wait", "warmup"} & set(vars(task.method)):
             assert replace(task, local=twin.local, rounds=twin.rounds).key == twin.key
+
+
+def test_parts_are_rows_of_local_work_with_more_seeds():
+    some, more = ({t.key for t in gcfl.TABLES[name]("laptop")} for name in ("local_work", "local_parts"))
+    assert len(more) == 5 * 4 * 10 and len(some & more) == 5 * 4 * 3
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
@@ -181,6 +186,11 @@ def test_equation_3_is_small_before_anything_is_learned():
     for lr, started in ((1e-4, True), (0.1, False)):
         fed, method = federation(local=Local(lr=lr, batch_size=5)), GCFL(delta_init=0.01, probe=2)
         assert bool(method.step(method.init(fed), fed, 0).started) == started
+
+
+def test_only_falls_count_as_oscillation():
+    assert gcfl_theory.fall([0.1, 0.2, 0.9]) == 0
+    assert gcfl_theory.fall([0.5, 0.3, 0.4, 0.3, 0.3]) == pytest.approx((0.2 + 0.1) / 4)
 
 
 def test_flicker_counts_clients_not_names():

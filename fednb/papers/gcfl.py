@@ -8,6 +8,7 @@
 | sensitivity | GCFL with other values of what the paper does not tell |
 | laws | other ways to deal the data, some without hidden groups |
 | local_work | five times the local steps at half the learning rate: nearer to the paper's five epochs |
+| local_parts | Table 5 in that way, for ten seeds |
 
 The paper leaves open how many labels a client holds and what makes sizes differ. Here the clients are dealt as
 ``GROUPS`` hidden groups, so that there is an oracle: in Non-IID-ES a group has four of the ten classes and each of its
@@ -238,24 +239,35 @@ def dealt_otherwise(scale: Scale) -> dict[str, Any]:
     return {"LocalOnly": LocalOnly()} | {name: rows[name] for name in ("FedAvg", "IFCA", "GCFL")}
 
 
+def longer(scale: Scale) -> Scale:
+    """Five times the steps at half the learning rate, for three fifths of the rounds."""
+    local = replace(scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0)
+    return replace(scale, local=local, rounds=3 * scale.rounds // 5)
+
+
 def local_work(profile: str) -> list[Task]:
     """Rows of Tables 2 and 5 with more training between two clusterings; none where a client trains by epochs."""
-    scale = SCALES[profile]
-    if scale.local.steps is None:
+    if SCALES[profile].local.steps is None:
         return []
-    local = replace(scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0)
-    more = replace(scale, local=local, rounds=3 * scale.rounds // 5)
+    more = longer(SCALES[profile])
     rows = baselines(more, 1.0) | {"WeCFL": WeCFL(GROUPS)} | ablations(more)
     for left_out in ("FedProx", "MTCFL", "FedEM", "No δ_init"):  # the first two are FedAvg in Table 2, nearly
         del rows[left_out]
     return [
-        replace(task(profile, "small", dataset, setting, seed, method, row), local=local, rounds=more.rounds)
+        replace(task(profile, "small", dataset, setting, seed, method, row), local=more.local, rounds=more.rounds)
         for seed in more.seeds
         for dataset in more.models
         for setting in SETTINGS
         for row, method in (rows | controls(more.clients[0], 1.0, seed)).items()
         if setting != "IID" or row in ("FedAvg", "GCFL", "LocalOnly", "Random clusters")  # what the claim needs
     ]
+
+
+def local_parts(profile: str) -> list[Task]:
+    """GCFL and what it is without each part, as in ``local_work``, for ten seeds: the differences are small."""
+    rows = {"GCFL", *ablations(SCALES[profile])}
+    first = [t for t in local_work(profile) if t.seed == 0 and t.tags["row"] in rows and t.tags["setting"] != "IID"]
+    return [replace(t, seed=seed) for seed in range(10 if profile == "laptop" else 1) for t in first]
 
 
 _unlike = ("Non-IID-ES", "Non-IID")
@@ -269,6 +281,7 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
     "sensitivity": partial(variants, settings=("Non-IID",), arms=undeclared),
     "laws": partial(variants, settings=_elsewhere, arms=dealt_otherwise),
     "local_work": local_work,
+    "local_parts": local_parts,
 }
 
 

@@ -100,6 +100,11 @@ def halves(past) -> dict[str, float]:
     return {"last round": past["accuracy"].iloc[-1], **means}
 
 
+def fall(curve) -> float:
+    """How much a curve (T,) oscillates: its mean fall from one round to the next, where a rise counts as 0."""
+    return float(-np.diff(np.asarray(curve, dtype=float)).clip(max=0).mean())
+
+
 def pull(z: Tensor, m: Tensor, zeta: float) -> Tensor:  # (K, M)
     """Acceleration of each body: the force of Eq. 15 towards each other body, over its own mass.
 
