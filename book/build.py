@@ -224,7 +224,7 @@ PAPERS = {"wecfl": "WeCFL", "fedgwc": "FedGWC", "ocfl": "OCFL", "fedcvr_bolt": "
 
 def _chapters(app, page: str, source: list[str]) -> None:
     """Fill in the introduction's list of what the book has, so that it never promises more."""
-    if page == "intro":
+    if page == "intro" and "% chapters\n" in source[0]:
         source[0] = source[0].replace("% chapters\n", chapters() + "\n")
 
 
