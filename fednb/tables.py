@@ -90,6 +90,16 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool =
     return out
 
 
+def printed(csv: str | Path, table: str, **types: str) -> DataFrame:
+    """A paper's own numbers: the lines of a file with this ``table``, without the columns that they leave empty."""
+    import pandas as pd
+
+    numbers = pd.read_csv(csv, dtype={"table": str} | types)
+    if table not in set(numbers["table"]):
+        raise ValueError(f"{csv} has no table {table!r}: there are {', '.join(numbers['table'].unique())}")
+    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+
+
 def curves(tasks: Iterable[Task], path: str | Path, tag: str = "row") -> dict[Any, list[DataFrame]]:
     """The curves of a figure's runs: for each value of a tag a list of frames, one per run, a line per round."""
     tasks, out = list(tasks), {}

@@ -162,6 +162,15 @@ def test_frame_refuses_nonsense(path, tasks, last, words):
         frame(tasks, path, last)
 
 
+def test_printed_numbers_come_by_table_without_empty_columns(tmp_path):
+    (tmp_path / "x.csv").write_text("table,row,accuracy,clusters\n2,FedAvg,0.5,\n5,GCFL,0.6,4\n")
+    two = tables.printed(tmp_path / "x.csv", "2")
+    assert two.to_dict("records") == [{"row": "FedAvg", "accuracy": 0.5}]
+    assert tables.printed(tmp_path / "x.csv", "5", clusters="Int64")["clusters"].dtype == "Int64"
+    with pytest.raises(ValueError, match="no table '3': there are 2, 5"):
+        tables.printed(tmp_path / "x.csv", "3")
+
+
 # --- summary ---------------------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import data, metrics, models, partition
+from .. import data, metrics, models, partition, tables
 from ..experiment import Task, measure
 from ..methods import IFCA, ActiveFL, FedAvg, FedCVRBolt, FedProx, FeSEM, InTurn, LocalOnly, PowerOfChoice
 from ..training import Local
@@ -272,7 +272,4 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
 
 def printed(table: str):
     """The paper's own numbers of Table "1", "2" or "4", accuracies as shares; a DataFrame with our tags."""
-    import pandas as pd
-
-    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
-    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+    return tables.printed(Path(__file__).with_suffix(".csv"), table)

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import experiment, metrics, models, partition
+from .. import experiment, metrics, models, partition, tables
 from ..data import as_generated, as_published
 from ..experiment import Task
 from ..methods import CFL, IFCA, FairAvg, FedAvg, FedAvgM, FedGWC, FedProx, FeSEM, LocalOnly, PerFedAvg, PFedMe
@@ -519,10 +519,7 @@ def large() -> list[Task]:
 
 def printed(table: str):
     """The paper's own numbers of a table, as shares where they are; a DataFrame with our tags."""
-    import pandas as pd
-
-    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str, "C": "Int64", "beta": str})
-    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+    return tables.printed(Path(__file__).with_suffix(".csv"), table, C="Int64", beta="str")
 
 
 # --- reading the records ---------------------------------------------------------------------------------------------

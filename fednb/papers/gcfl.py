@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import models, partition
+from .. import models, partition, tables
 from ..experiment import Task
 from ..methods import (
     CFL,
@@ -287,7 +287,4 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
 
 def printed(table: str):
     """The paper's own numbers of Table "2", "3", "4" or "5", accuracies as shares; a DataFrame with our tags."""
-    import pandas as pd
-
-    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
-    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+    return tables.printed(Path(__file__).with_suffix(".csv"), table)

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import models, partition
+from .. import models, partition, tables
 from ..experiment import Task, measure
 from ..methods import IFCA, Ensemble, FedAvg, FedProx, FeSEM, FixedClusters, LocalOnly, WeCFL
 from ..training import Local
@@ -222,10 +222,7 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
 
 def printed(table: str):
     """The paper's own numbers of Table "2" or "5", as shares; a DataFrame with our tags."""
-    import pandas as pd
-
-    numbers = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype={"table": str})
-    return numbers[numbers["table"] == table].drop(columns="table")
+    return tables.printed(Path(__file__).with_suffix(".csv"), table)
 
 
 def with_halves(frame):
