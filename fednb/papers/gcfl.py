@@ -8,7 +8,8 @@
 | sensitivity | GCFL with other values of what the paper does not tell |
 | laws | other ways to deal the data, some without hidden groups |
 | local_work | five times the local steps at half the learning rate: nearer to the paper's five epochs |
-| local_parts | Table 5 in that way, for ten seeds |
+| local_parts | Table 5 in that way, for six seeds |
+| local_rounds | as many steps as in local_work, in five times the rounds |
 
 The paper leaves open how many labels a client holds and what makes sizes differ. Here the clients are dealt as
 ``GROUPS`` hidden groups, so that there is an oracle: in Non-IID-ES a group has four of the ten classes and each of its
@@ -264,10 +265,30 @@ def local_work(profile: str) -> list[Task]:
 
 
 def local_parts(profile: str) -> list[Task]:
-    """GCFL and what it is without each part, as in ``local_work``, for ten seeds: the differences are small."""
+    """GCFL and what it is without each part, as in ``local_work``, for six seeds: the differences are small."""
     rows = {"GCFL", *ablations(SCALES[profile])}
     first = [t for t in local_work(profile) if t.seed == 0 and t.tags["row"] in rows and t.tags["setting"] != "IID"]
-    return [replace(t, seed=seed) for seed in range(10 if profile == "laptop" else 1) for t in first]
+    return [replace(t, seed=seed) for seed in range(6 if profile == "laptop" else 1) for t in first]
+
+
+def local_rounds(profile: str) -> list[Task]:
+    """The control of ``local_work``: as many steps in all, at its learning rate, but in five times the rounds."""
+    if SCALES[profile].local.steps is None:
+        return []
+    more = longer(SCALES[profile])
+    often = replace(more, local=replace(more.local, steps=SCALES[profile].local.steps), rounds=5 * more.rounds)
+    rows = {"FedAvg": FedAvg(), "WeCFL": WeCFL(GROUPS), "GCFL": gcfl(often)}
+    return [
+        replace(
+            task(profile, "small", dataset, setting, seed, method, row),
+            **{"local": often.local, "rounds": often.rounds, "every": 5},
+        )
+        for seed in often.seeds
+        for dataset in often.models
+        for setting in _unlike
+        for row, method in (rows | controls(often.clients[0], 1.0, seed)).items()
+        if row != "Random clusters"
+    ]
 
 
 _unlike = ("Non-IID-ES", "Non-IID")
@@ -282,6 +303,7 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
     "laws": partial(variants, settings=_elsewhere, arms=dealt_otherwise),
     "local_work": local_work,
     "local_parts": local_parts,
+    "local_rounds": local_rounds,
 }
 
 
