@@ -248,13 +248,14 @@ def chapters() -> str:
 
 
 def claims(path: Path, verdicts: str) -> list[tuple[str, str]]:
-    """Verdicts and claims as a notebook printed them, with `fednb.tables.verdicts`, when it was executed."""
+    """Verdicts on the paper's claims as a notebook printed them, by `fednb.tables.verdicts`, when it was executed."""
     import nbformat
 
     store = cache()
     ran = store.get_cache_bundle(store.match_cache_notebook(nbformat.read(path, as_version=4)).pk).nb
     texts = [output.get("data", {}).get("text/plain", "") for cell in ran.cells for output in cell.get("outputs", ())]
-    return [found for text in texts for found in re.findall(rf"^({verdicts}): (.+)$", text, re.M)]
+    judged = [text for text in texts if text.startswith("The paper's claims")]  # and not our own questions
+    return [found for text in judged for found in re.findall(rf"^({verdicts}): (.+)$", text, re.M)]
 
 
 def _docstring(app, what, name, obj, options, lines: list[str]) -> None:

@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"{args.paper} has no table {args.table!r}: {', '.join(tables)}")
     out = args.out or Path("_build/smoke" if args.profile == "smoke" else "book/results") / args.paper
     for name in [args.table] if args.table else tables:
-        records = sweep(tables[name](args.profile), out / f"{name}.json", n_jobs=args.jobs)
+        tasks = tables[name](args.profile)
+        if not tasks:
+            print(f"{args.paper} {name}: nothing to run in profile {args.profile}")
+            continue
+        records = sweep(tasks, out / f"{name}.json", n_jobs=args.jobs)
         print(f"{args.paper} {name} ({args.profile}): {len(records)} records in {out / name}.json")
     return 0
 

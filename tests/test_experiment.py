@@ -346,6 +346,9 @@ def test_reproduce_lists_and_runs(tmp_path, monkeypatch, capsys):
     assert "2 records" in capsys.readouterr().out
     assert {r["profile"] for r in store.read(tmp_path / "table1.json")} == {"smoke"}
     assert "demo: table1" in reproduce.listing()
+    monkeypatch.setitem(reproduce.CATALOGUE, "demo", {"none": lambda profile: []})
+    assert reproduce.main(["demo", "--out", str(tmp_path / "empty")]) == 0 and not (tmp_path / "empty").exists()
+    assert "demo none: nothing to run in profile smoke" in capsys.readouterr().out
     for wrong in (["nobody"], ["demo", "--table", "9"], []):
         with pytest.raises(SystemExit):
             reproduce.main(wrong)
