@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,19 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
     first = torch.full((len(names),), len(labels), device=labels.device)
     first = first.scatter_reduce(0, code, place, "amin")  # (C,) where each cluster is met first
     return first.argsort().argsort()[code]
+
+
+def follow(labels: np.ndarray) -> np.ndarray:
+    """Rename the clusters of each round after those of the round before that they share most clients with: (T, K)."""
+    from scipy.optimize import linear_sum_assignment
+
+    labels = np.array(labels)
+    for before, now in pairwise(labels):  # what is renamed here is the next round's before
+        names = np.arange(max(before.max(), now.max()) + 1)
+        shared = (before[:, None, None] == names[:, None]) & (now[:, None, None] == names)  # (K, old, new)
+        old, new = linear_sum_assignment(-shared.sum(0))
+        now[:] = old[new.argsort()][now]
+    return labels
 
 
 def weighted_kmeans(

@@ -311,6 +311,10 @@ def test_longer_runs_are_cut_where_the_others_end():
     records = [{"key": task.key, "metrics": {"curves": curves}} for task in tasks]
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 2})
     assert np.allclose(fedgwc.in_step(frame, records)["accuracy"], 0.4) and (frame["accuracy"] == 0.9).all()
+    tasks = fedgwc.TABLES["longer"]("laptop")
+    records = [{"key": task.key, "metrics": {"curves": curves | {"round": [10, 20, 120, 480, 720]}}} for task in tasks]
+    frame = pd.DataFrame({"accuracy": [0.9] * len(tasks)})
+    assert np.allclose(fedgwc.in_step(frame, records, table="longer")["accuracy"], 0.4)
 
 
 def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():

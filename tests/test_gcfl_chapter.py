@@ -195,21 +195,6 @@ def test_equation_3_is_small_before_anything_is_learned():
         assert bool(method.step(method.init(fed), fed, 0).started) == started
 
 
-@quick
-@given(st.integers(0, 10**6))
-def test_followed_clusters_are_the_same_clusters_with_steadier_names(seed):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 4, (6, 9))
-    found = gcfl_theory.follow(labels)
-    same = labels[:, :, None] == labels[:, None]
-    assert np.array_equal(found[:, :, None] == found[:, None], same)  # only names change
-    assert np.array_equal(found[0], labels[0])
-    stay = [(rows[1:] == rows[:-1]).sum() for rows in (found, labels)]
-    assert stay[0] >= stay[1]
-    swapped = np.array([[0, 0, 1], [1, 1, 0], [2, 2, 0]])
-    assert np.array_equal(gcfl_theory.follow(swapped), [[0, 0, 1]] * 3)
-
-
 def test_letters_go_by_size():
     assert gcfl_theory.letters(np.array([1, 0, 0, 2, 2, 2])) == ["alone", "B", "B", "A", "A", "A"]
 

@@ -563,15 +563,17 @@ def jump(course, plain, metric: str) -> float:
     return float(np.diff(own)[0] - np.diff(other)[0])
 
 
-def in_step(frame, records: Sequence[dict[str, Any]], last: int = 3):
-    """The frame of ``cifar100`` with each metric the mean of the last evaluations within the table's rounds.
+def in_step(frame, records: Sequence[dict[str, Any]], last: int = 3, table: str = "cifar100"):
+    """The frame of a table with each metric the mean of the last evaluations within FedGWC's rounds.
 
     FedAvg goes on for half as long again, to be compared at equal client updates; here it is cut where the others end.
     """
     frame, kept = frame.copy(), {record["key"]: record["metrics"]["curves"] for record in records}
-    for i, task in enumerate(TABLES["cifar100"]("laptop")):
+    tasks = TABLES[table]("laptop")
+    rounds = next(task.rounds for task in tasks if task.tags["row"] == "FedGWC")
+    for i, task in enumerate(tasks):
         curves = kept[task.key]
-        inside = np.flatnonzero(np.array(curves["round"]) <= SCALES["laptop"].rounds)[-last:]
+        inside = np.flatnonzero(np.array(curves["round"]) <= rounds)[-last:]
         for metric in {*curves} & {*frame.columns} - {"clusters", "client_updates"}:
             frame.loc[i, metric] = np.mean([curves[metric][j] for j in inside])
     return frame

@@ -92,19 +92,6 @@ def flicker(labels) -> np.ndarray:
     return (together[1:] != together[:-1]).any(2).mean(1)
 
 
-def follow(labels) -> np.ndarray:
-    """Rename the clusters of each round after those of the round before that they share most clients with: (T, K)."""
-    from scipy.optimize import linear_sum_assignment
-
-    labels = np.array(labels)
-    for before, now in zip(labels, labels[1:], strict=False):  # what is renamed here is the next one's before
-        names = np.arange(max(before.max(), now.max()) + 1)
-        shared = (before[:, None, None] == names[:, None]) & (now[:, None, None] == names)  # (K, old, new)
-        old, new = linear_sum_assignment(-shared.sum(0))
-        now[:] = old[new.argsort()][now]
-    return labels
-
-
 def letters(found: np.ndarray) -> list[str]:
     """A name for each body's cluster: A is the largest; who has no companion is alone."""
     size = np.bincount(found)
