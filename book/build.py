@@ -231,17 +231,17 @@ def _chapters(app, page: str, source: list[str]) -> None:
 def chapters() -> str:
     """The papers' chapters in Markdown: the runs behind each, and which of the paper's claims held in them."""
     marks = {"✓ holds": "hold", "✗ fails": "fail", "– not testable here": "not testable here"}
-    rows = [f"| paper | chapter | runs | claims that {' | '.join(marks.values())} |", "|---|---|---|---|---|---|"]
+    rows = [f"| chapter | runs | claims that {' | '.join(marks.values())} |", "|---|---|---|---|---|"]
     lists = []
     for paper, name in PAPERS.items():
         path = BOOK / "papers" / f"{paper}.ipynb"
         if not path.exists():
-            rows.append(f"| {name} | not written yet | | | | |")
+            rows.append(f"| {name}, not written yet | | | | |")
             continue
         found = claims(path, "|".join(marks))
         counts = [sum(verdict == mark for verdict, _ in found) for mark in marks]
         runs = sum(len(json.loads(records.read_text())) for records in (BOOK / "results" / paper).glob("*.json"))
-        rows.append(f"| {name} | {{doc}}`papers/{paper}` | {runs} | {' | '.join(map(str, counts))} |")
+        rows.append(f"| {{doc}}`{name} <papers/{paper}>` | {runs} | {' | '.join(map(str, counts))} |")
         plain = [(verdict[0], re.sub(r"([*_`$<|[])", r"\\\1", claim)) for verdict, claim in found]  # no Markdown in it
         lists += [f"\n```{{dropdown}} {name}: claim by claim", *(f"- {mark} {claim}" for mark, claim in plain), "```"]
     return "\n".join(rows + lists)
