@@ -176,7 +176,7 @@ def test_the_explorers_population_is_the_same_for_everybody():
 
 
 @pytest.mark.parametrize("small", range(2, 7))
-def test_the_larger_group_is_torn_by_the_rule_of_three(small):
+def test_the_larger_group_is_torn_by_the_three_times_rule(small):
     for large in range(small, 4 * small + 2):
         if large - 1 == 3 * (small - 1):  # a tie: rounding decides
             continue
