@@ -297,20 +297,23 @@ def cifar100(profile: str) -> list[Task]:
 
 
 def longer(profile: str) -> list[Task]:
-    """Some rows of Table 1 for longer; none at paper scale, which is long enough."""
+    """Some rows of Table 1 for longer, and IFCA and FeSEM with as many clusters as FedGWC then finds; none at paper
+    scale, which is long enough.
+    """
     scale = SCALES[profile]
     if scale.official:
         return []
     far = replace(scale, rounds=4 * scale.rounds, every=2 * scale.every)
     rows = {"no clusters", "FedGWC", "Random members", "LocalOnly", "FeSEM", "IFCA"}
+    some = [arm for arm in rivals(far) if arm[1] in rows and arm[2] in ("FedAvg", "none") and arm[0] not in (2, 3, 4)]
+    eight = [(8, f"{row} (8)", name, replace(m, clusters=8), more) for C, row, name, m, more in some if C == 5]
     return [
         task(
             *(profile, pick(scale, "cifar100"), dirichlet(scale, 0.5), seed, method),
             **{"rounds": far.rounds, "every": far.every, "tags": {"C": C, "row": row}} | changes,
         )
         for seed in scale.seeds
-        for C, row, name, method, changes in rivals(far)
-        if row in rows and name in ("FedAvg", "none") and C not in (2, 3, 4)
+        for C, row, _, method, changes in some + eight
     ]
 
 
