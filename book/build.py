@@ -240,10 +240,8 @@ def chapters() -> str:
             continue
         found = claims(path, "|".join(marks))
         counts = [sum(verdict == mark for verdict, _ in found) for mark in marks]
-        files = (BOOK / "results" / paper).glob("*.json")
-        runs = len(
-            {record["key"] for file in files for record in json.loads(file.read_text())}
-        )  # some serve two tables
+        files = [json.loads(file.read_text()) for file in (BOOK / "results" / paper).glob("*.json")]
+        runs = len({record["key"] for file in files if type(file) is list for record in file})  # some are in two tables
         rows.append(f"| {{doc}}`{name} <papers/{paper}>` | {runs} | {' | '.join(map(str, counts))} |")
         plain = [(verdict[0], re.sub(r"([*_`$<|[])", r"\\\1", claim)) for verdict, claim in found]  # no Markdown in it
         lists += [f"\n```{{dropdown}} {name}: claim by claim", *(f"- {mark} {claim}" for mark, claim in plain), "```"]
