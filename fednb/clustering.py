@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,17 +31,22 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
     return first.argsort().argsort()[code]
 
 
-def follow(labels: np.ndarray) -> np.ndarray:
-    """Rename the clusters of each round after those of the round before that they share most clients with: (T, K)."""
+def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
+    """Rename clusters (K,) so that as many clients as can be keep the name that they had before; there are n names."""
     from scipy.optimize import linear_sum_assignment
 
-    labels = np.array(labels)
-    for before, now in pairwise(labels):  # what is renamed here is the next round's before
-        names = np.arange(max(before.max(), now.max()) + 1)
-        shared = (before[:, None, None] == names[:, None]) & (now[:, None, None] == names)  # (K, old, new)
-        old, new = linear_sum_assignment(-shared.sum(0))
-        now[:] = old[new.argsort()][now]
-    return labels
+    same = torch.zeros(n, n, dtype=torch.long, device=found.device)
+    same.index_put_((found, old), torch.ones_like(found), accumulate=True)  # clients by new and old name
+    name = torch.as_tensor(linear_sum_assignment(same.cpu().numpy(), maximize=True)[1], device=found.device)
+    return name[found]
+
+
+def steady_names(labels: Tensor | np.ndarray) -> np.ndarray:
+    """Rename the clusters of each round after those of the round before: (T, K)."""
+    rows = torch.as_tensor(np.array(labels))
+    for t in range(1, len(rows)):
+        rows[t] = keep_names(rows[t], rows[t - 1], int(rows[t - 1 : t + 1].max()) + 1)
+    return rows.numpy()
 
 
 def weighted_kmeans(

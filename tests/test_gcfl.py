@@ -519,7 +519,7 @@ def test_baselines_refuse(make):
 @given(st.integers(0, 10**6))
 def test_followed_clusters_are_the_same_clusters_with_steadier_names(seed):
     labels = np.random.default_rng(seed).integers(0, 4, (6, 9))
-    found = clustering.follow(labels)
+    found = clustering.steady_names(labels)
     assert np.array_equal(found[:, :, None] == found[:, None], labels[:, :, None] == labels[:, None])  # names only
     assert np.array_equal(found[0], labels[0])
     stay = [(rows[1:] == rows[:-1]).sum() for rows in (found, labels)]
@@ -527,8 +527,8 @@ def test_followed_clusters_are_the_same_clusters_with_steadier_names(seed):
 
 
 def test_a_new_cluster_gets_a_new_name():
-    assert clustering.follow([[0, 0, 1], [1, 1, 0], [2, 2, 0]]).tolist() == [[0, 0, 1]] * 3
-    assert clustering.follow([[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]).tolist() == [
+    assert clustering.steady_names([[0, 0, 1], [1, 1, 0], [2, 2, 0]]).tolist() == [[0, 0, 1]] * 3
+    assert clustering.steady_names([[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]).tolist() == [
         [0, 0, 0, 0],
         [1, 0, 0, 0],
         [1, 2, 0, 0],

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..clustering import weighted_kmeans
+from ..clustering import keep_names, weighted_kmeans
 from ..params import mean_by
 
 
@@ -94,13 +94,8 @@ class CFLGP:
 
     def partition(self, G: Tensor, old: Tensor, seed: int) -> Tensor:  # (K,)
         """Cluster the features, and name the clusters so that most clients keep theirs."""
-        from scipy.optimize import linear_sum_assignment
-
         x = G.flatten(1).double()  # (K, C d)
         size, axes = torch.linalg.eigh(x @ x.T)  # the leading singular directions, by way of the Gram matrix
         leading = (axes * size.clamp_min(0).sqrt())[:, -self.clusters :]
         found = weighted_kmeans(leading, torch.ones_like(size), min(self.clusters, len(x)), seed)
-        same = torch.zeros(self.clusters, self.clusters, dtype=torch.long, device=found.device)
-        same.index_put_((found, old), torch.ones_like(found), accumulate=True)  # clients by new and old name
-        name = torch.as_tensor(linear_sum_assignment(same.cpu().numpy(), maximize=True)[1], device=found.device)
-        return name[found]
+        return keep_names(found, old, self.clusters)
