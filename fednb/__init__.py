@@ -15,8 +15,30 @@ _HOME = {  # public name -> module that holds it
     "sweep": "experiment",
 }
 _MODULES = (
-    *("clustering", "conv", "data", "experiment", "federation", "history", "methods", "metrics", "models", "papers"),
-    *("backends", "params", "partition", "plots", "reference", "reproduce", "show", "similarity", "store", "training"),
+    *(
+        "clustering",
+        "conv",
+        "data",
+        "experiment",
+        "federation",
+        "history",
+        "methods",
+        "metrics",
+        "models",
+        "papers",
+    ),
+    *(
+        "backends",
+        "params",
+        "partition",
+        "plots",
+        "reference",
+        "reproduce",
+        "show",
+        "similarity",
+        "store",
+        "training",
+    ),
     *("explain", "tables", "widgets"),
 )
 

@@ -27,8 +27,12 @@ from .conv import accelerate, keep_memory
 from .params import Layout
 from .training import Local, Plan, augment, descend, fresh_state
 
-Correction = Callable[..., Tensor]  # correct(g, th, *args) -> g, on (D,) vectors or (n, D) matrices alike
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs (B, ...), targets (B,)) -> loss of each sample (B,)
+Correction = Callable[
+    ..., Tensor
+]  # correct(g, th, *args) -> g, on (D,) vectors or (n, D) matrices alike
+Loss = Callable[
+    [Tensor, Tensor], Tensor
+]  # (outputs (B, ...), targets (B,)) -> loss of each sample (B,)
 State = tuple[Tensor, ...]  # an optimiser's memory
 
 
@@ -54,17 +58,27 @@ class Worker(NamedTuple):
     module: nn.Module
     row: Tensor  # (D,)
     parameters: list[nn.Parameter]
-    forward: Callable[[Tensor], Tensor]  # the module, or a faster function with the same outputs and gradients
+    forward: Callable[
+        [Tensor], Tensor
+    ]  # the module, or a faster function with the same outputs and gradients
 
 
 class Lean:
     """One client per core at a time, each on a single torch thread."""
 
-    def __init__(self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int) -> None:
+    def __init__(
+        self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int
+    ) -> None:
         self.layout, self.x, self.y = Layout.of(module), x, y
-        self.mean_loss = F.cross_entropy if loss is cross_entropy else lambda out, y: loss(out, y).mean()  # fused
+        self.mean_loss = (
+            F.cross_entropy
+            if loss is cross_entropy
+            else lambda out, y: loss(out, y).mean()
+        )  # fused
         self.draws = has_dropout(module)
-        self.workers = 1 if self.draws else workers  # threads would share dropout's random stream
+        self.workers = (
+            1 if self.draws else workers
+        )  # threads would share dropout's random stream
         self._module = module
         self._stop = threading.Event()  # set when all threads should end
         keep_memory()
@@ -82,11 +96,15 @@ class Lean:
     ) -> Trained:
         """Train row i (of (n, D)) by plan i."""
         theta, states = torch.empty_like(rows), list(states)
-        losses = rows.new_full((len(rows), max((len(p.size) for p in plans), default=0)), math.nan)
+        losses = rows.new_full(
+            (len(rows), max((len(p.size) for p in plans), default=0)), math.nan
+        )
 
         def one(worker: Worker, i: int) -> None:
             given = [a[i] for a in args]
-            loss, states[i] = self._train_client(worker, rows[i], plans[i], local, lr, correct, given, states[i])
+            loss, states[i] = self._train_client(
+                worker, rows[i], plans[i], local, lr, correct, given, states[i]
+            )
             theta[i] = worker.row
             losses[i, : len(loss)] = loss
 
@@ -98,12 +116,22 @@ class Lean:
         P, D = self.layout.P, self.layout.D
         module.train()
         flat.copy_(row)
-        state = tuple(s.clone() for s in state) if state else fresh_state(flat[:P], local)
-        if whole := correct is not None or local.optimizer == "adam":  # these see the model as one vector
+        state = (
+            tuple(s.clone() for s in state) if state else fresh_state(flat[:P], local)
+        )
+        if (
+            whole := correct is not None or local.optimizer == "adam"
+        ):  # these see the model as one vector
             th, memory = [flat[:P]], [[s] for s in state]
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
-            th, memory = [p.data for p in parameters], [list(self.layout.tensors(s).values()) for s in state]
-        index, shift = plan.index.to(flat.device), None if plan.shift is None else plan.shift.to(flat.device)
+            th, memory = (
+                [p.data for p in parameters],
+                [list(self.layout.tensors(s).values()) for s in state],
+            )
+        index, shift = (
+            plan.index.to(flat.device),
+            None if plan.shift is None else plan.shift.to(flat.device),
+        )
         losses = []
         if self.draws:
             torch.manual_seed(plan.seed)
@@ -113,7 +141,9 @@ class Lean:
             x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
             if shift is not None:
                 x = augment(x, shift[s, :b])
-            loss = self.mean_loss(low_precision(forward, x) if local.amp else forward(x), y)
+            loss = self.mean_loss(
+                low_precision(forward, x) if local.amp else forward(x), y
+            )
             losses.append(loss.detach())
             g = list(torch.autograd.grad(loss, parameters))
             if whole:
@@ -123,9 +153,16 @@ class Lean:
             descend(th, g, memory, lr, local)
         return torch.stack(losses) if losses else flat[:0], state
 
-    def logits(self, tasks: Sequence[tuple[Tensor, Tensor]], batch: int = 500, train: bool = False) -> list[Tensor]:
+    def logits(
+        self,
+        tasks: Sequence[tuple[Tensor, Tensor]],
+        batch: int = 500,
+        train: bool = False,
+    ) -> list[Tensor]:
         """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model -> (m, ...); in eval mode, or not."""
-        done = [list(x.split(batch)) for _, x in tasks]  # inputs, each to be replaced by its outputs
+        done = [
+            list(x.split(batch)) for _, x in tasks
+        ]  # inputs, each to be replaced by its outputs
         pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
 
         def one(worker: Worker, k: int) -> None:
@@ -144,7 +181,11 @@ class Lean:
         while len(self._pool) < min(self.workers, n):
             module = copy.deepcopy(self._module)
             row = self.layout.bind(module)
-            self._pool.append(Worker(module, row, list(module.parameters()), accelerate(module) or module))
+            self._pool.append(
+                Worker(
+                    module, row, list(module.parameters()), accelerate(module) or module
+                )
+            )
         todo = iter(range(n))  # shared: a range iterator hands out each number once
 
         def work(worker: Worker) -> None:
@@ -189,7 +230,9 @@ class Batched:
         memory: float | None = None,
     ) -> None:
         if has_dropout(module):
-            raise ValueError('vmap has no random stream per client for dropout to draw from: use backend="lean"')
+            raise ValueError(
+                'vmap has no random stream per client for dropout to draw from: use backend="lean"'
+            )
         self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
         self.largest = largest  # samples of the largest client
         self.chunk, self.memory = chunk, memory
@@ -199,7 +242,11 @@ class Batched:
         for norm in self._norms:
             norm.__class__, norm.num_batches_tracked = RaggedNorm, None
         for conv in (m for m in self._module.modules() if type(m) is nn.Conv2d):
-            if conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
+            if (
+                conv.groups == 1
+                and conv.padding_mode == "zeros"
+                and not isinstance(conv.padding, str)
+            ):
                 conv.__class__ = UnfoldConv
 
     def train(
@@ -221,7 +268,9 @@ class Batched:
         for who in (order[at : at + size] for at in range(0, len(order), size)):
             i = torch.as_tensor(who, device=rows.device)
             some, given = [plans[k] for k in who], [a[i] for a in args]
-            done = self._train_chunk(rows[i], some, local, lr, correct, given, [states[k] for k in who])
+            done = self._train_chunk(
+                rows[i], some, local, lr, correct, given, [states[k] for k in who]
+            )
             theta[i], losses[i, : steps[who[0]]] = done.theta, done.losses
             for k, state in zip(who, done.states, strict=True):
                 states[k] = state
@@ -229,8 +278,12 @@ class Batched:
 
     def _train_chunk(self, rows, plans, local, lr, correct, given, states) -> Trained:
         P, D = self.layout.P, self.layout.D
-        B = min(local.batch_size or self.largest, self.largest)  # the same padding whoever is in the chunk
-        index, weight, shift = stack(plans, B, rows)  # (S, m, B), (S, m, B), (S, m, B, 3)
+        B = min(
+            local.batch_size or self.largest, self.largest
+        )  # the same padding whoever is in the chunk
+        index, weight, shift = stack(
+            plans, B, rows
+        )  # (S, m, B), (S, m, B), (S, m, B, 3)
         active = [sum(len(p.size) > s for p in plans) for s in range(len(index))]
         rows = rows.clone()  # (m, D)
         th, buffers = rows[:, :P], rows[:, P:]
@@ -243,13 +296,21 @@ class Batched:
             batch = index[s, :a]  # (a, B)
             x = self.x[batch]  # (a, B, ...)
             if shift is not None:
-                x = augment(x.flatten(0, 1), shift[s, :a].flatten(0, 1)).unflatten(0, batch.shape)
+                x = augment(x.flatten(0, 1), shift[s, :a].flatten(0, 1)).unflatten(
+                    0, batch.shape
+                )
             batch = (x, self.y[batch], weight[s, :a])
-            g, (losses[:a, s], buffers[:a]) = self._gradients(th[:a], buffers[:a], batch, local.amp)
+            g, (losses[:a, s], buffers[:a]) = self._gradients(
+                th[:a], buffers[:a], batch, local.amp
+            )
             if correct is not None:
-                g = corrected(correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given])[:, :P]
+                g = corrected(
+                    correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given]
+                )[:, :P]
             descend([th[:a]], [g], [[v[:a]] for v in state], lr, local)
-        return Trained(rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))])
+        return Trained(
+            rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))]
+        )
 
     def _gradients(self, th, buffers, batch, amp):
         """Gradient (a, P) of each client's loss at its own parameters, and (losses (a,), new buffers (a, D - P))."""
@@ -257,8 +318,13 @@ class Batched:
         names = layout.names[layout.n_parameters :]
 
         def loss_of(p, b, x, y, w):  # (P,), (D - P,), (B, ...), (B,), (B,)
-            tensors = {name: t.clone() for name, t in layout.tensors(torch.cat([p.detach(), b])).items()}
-            tensors |= layout.tensors(p)  # BatchNorm writes into the clones of its buffers
+            tensors = {
+                name: t.clone()
+                for name, t in layout.tensors(torch.cat([p.detach(), b])).items()
+            }
+            tensors |= layout.tensors(
+                p
+            )  # BatchNorm writes into the clones of its buffers
             for norm in self._norms:
                 norm.weights = w
             run = partial(functional_call, self._module, tensors)  # of a batch
@@ -275,10 +341,20 @@ class Batched:
         row = rows[0].clone().requires_grad_()
         for norm in self._norms:
             norm.weights = rows.new_ones(2)
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(t.nbytes), t)[1], lambda t: t):
-            functional_call(self._module, {n: t.clone() for n, t in self.layout.tensors(row).items()}, (self.x[:2],))
-        per_client = sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
-        budget = self.memory or (0.5 * torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 2e9)
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: (seen.append(t.nbytes), t)[1], lambda t: t
+        ):
+            functional_call(
+                self._module,
+                {n: t.clone() for n, t in self.layout.tensors(row).items()},
+                (self.x[:2],),
+            )
+        per_client = (
+            sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
+        )
+        budget = self.memory or (
+            0.5 * torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 2e9
+        )
         return max(1, int(budget / per_client))
 
 
@@ -291,13 +367,24 @@ class UnfoldConv(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve x (B, C, H, W)."""
-        patches = F.unfold(x, self.kernel_size, self.dilation, self.padding, self.stride)  # (B, C k k, L)
+        patches = F.unfold(
+            x, self.kernel_size, self.dilation, self.padding, self.stride
+        )  # (B, C k k, L)
         y = self.weight.flatten(1) @ patches.transpose(0, 1).flatten(1)  # (O, B L)
         y = y.unflatten(1, (len(x), -1)).transpose(0, 1)  # (B, O, L)
         if self.bias is not None:
             y = y + self.bias[:, None]
-        sides = zip(x.shape[2:], self.kernel_size, self.dilation, self.padding, self.stride, strict=True)
-        return y.unflatten(2, [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides])
+        sides = zip(
+            x.shape[2:],
+            self.kernel_size,
+            self.dilation,
+            self.padding,
+            self.stride,
+            strict=True,
+        )
+        return y.unflatten(
+            2, [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides]
+        )
 
 
 class RaggedNorm(_BatchNorm):
@@ -316,10 +403,18 @@ class RaggedNorm(_BatchNorm):
         mu = (x * w).sum(dims, keepdim=True) / count
         var = ((x - mu).square() * w).sum(dims, keepdim=True) / count
         if self.track_running_stats:
-            self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mu.detach().flatten())
-            self.running_var.mul_(1 - self.momentum).add_(self.momentum * var.detach().flatten() * count / (count - 1))
+            self.running_mean.mul_(1 - self.momentum).add_(
+                self.momentum * mu.detach().flatten()
+            )
+            self.running_var.mul_(1 - self.momentum).add_(
+                self.momentum * var.detach().flatten() * count / (count - 1)
+            )
         y = (x - mu) * (var + self.eps).rsqrt()
-        return y * self.weight.view(-1, *wide[1:]) + self.bias.view(-1, *wide[1:]) if self.affine else y
+        return (
+            y * self.weight.view(-1, *wide[1:]) + self.bias.view(-1, *wide[1:])
+            if self.affine
+            else y
+        )
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -334,7 +429,10 @@ def squared_error(out: Tensor, y: Tensor) -> Tensor:
 
 def has_dropout(module: nn.Module) -> bool:
     """Whether a layer draws random numbers while it trains."""
-    return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0 for m in module.modules())
+    return any(
+        isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0
+        for m in module.modules()
+    )
 
 
 def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -343,20 +441,30 @@ def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return forward(x).to(x.dtype)
 
 
-def corrected(correct: Correction, g: Tensor, th: Tensor, given: Sequence[Tensor]) -> Tensor:
+def corrected(
+    correct: Correction, g: Tensor, th: Tensor, given: Sequence[Tensor]
+) -> Tensor:
     """Apply a method's correction to the gradient, and hold it to its shape."""
     out = correct(g, th, *given)
     if out.shape != g.shape:
-        raise ValueError(f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient {tuple(g.shape)}")
+        raise ValueError(
+            f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient {tuple(g.shape)}"
+        )
     return out
 
 
-def stack(plans: Sequence[Plan], B: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+def stack(
+    plans: Sequence[Plan], B: int, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Batches of m clients as one padded array on the device: index and weight (S, m, B), shift (S, m, B, 3)."""
     S = max(len(p.index) for p in plans)
     index = torch.zeros(S, len(plans), B, dtype=torch.int64)
     weight = torch.zeros(S, len(plans), B, dtype=rows.dtype)
-    shift = None if plans[0].shift is None else torch.zeros(S, len(plans), B, 3, dtype=torch.int64)
+    shift = (
+        None
+        if plans[0].shift is None
+        else torch.zeros(S, len(plans), B, 3, dtype=torch.int64)
+    )
     for k, p in enumerate(plans):
         steps, b = p.index.shape
         index[:, k] = p.index[0, 0]
@@ -364,5 +472,8 @@ def stack(plans: Sequence[Plan], B: int, rows: Tensor) -> tuple[Tensor, Tensor, 
         weight[:steps, k] = torch.arange(B) < torch.from_numpy(p.size)[:, None]
         if shift is not None:
             shift[:steps, k, :b] = p.shift
-    move = [None if t is None else t.to(rows.device, non_blocking=True) for t in (index, weight, shift)]
+    move = [
+        None if t is None else t.to(rows.device, non_blocking=True)
+        for t in (index, weight, shift)
+    ]
     return tuple(move)

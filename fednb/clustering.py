@@ -21,13 +21,19 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
     Methods that split clusters leave gaps and arbitrary names behind; afterwards `theta[labels]` fits again.
     Members do not change. A noise label such as -1 becomes a cluster like any other.
     """
-    labels = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+    labels = (
+        labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+    )
     if labels.ndim != 1 or labels.is_floating_point():
-        raise ValueError(f"labels has shape {tuple(labels.shape)}, {labels.dtype}: give K integers")
+        raise ValueError(
+            f"labels has shape {tuple(labels.shape)}, {labels.dtype}: give K integers"
+        )
     names, code = labels.long().unique(return_inverse=True)  # (C,), (K,)
     place = torch.arange(len(labels), device=labels.device)
     first = torch.full((len(names),), len(labels), device=labels.device)
-    first = first.scatter_reduce(0, code, place, "amin")  # (C,) where each cluster is met first
+    first = first.scatter_reduce(
+        0, code, place, "amin"
+    )  # (C,) where each cluster is met first
     return first.argsort().argsort()[code]
 
 
@@ -36,8 +42,12 @@ def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
     from scipy.optimize import linear_sum_assignment
 
     same = torch.zeros(n, n, dtype=torch.long, device=found.device)
-    same.index_put_((found, old), torch.ones_like(found), accumulate=True)  # clients by new and old name
-    name = torch.as_tensor(linear_sum_assignment(same.cpu().numpy(), maximize=True)[1], device=found.device)
+    same.index_put_(
+        (found, old), torch.ones_like(found), accumulate=True
+    )  # clients by new and old name
+    name = torch.as_tensor(
+        linear_sum_assignment(same.cpu().numpy(), maximize=True)[1], device=found.device
+    )
     return name[found]
 
 
@@ -50,7 +60,11 @@ def steady_names(labels: Tensor | np.ndarray) -> np.ndarray:
 
 
 def weighted_kmeans(
-    x: Tensor | np.ndarray, weights: Tensor | np.ndarray, k: int, seed: int, n_init: int = 10
+    x: Tensor | np.ndarray,
+    weights: Tensor | np.ndarray,
+    k: int,
+    seed: int,
+    n_init: int = 10,
 ) -> Tensor:
     """Split rows (K, D) into k clusters of least weighted squared distance to their means: (K,) labels.
 
@@ -66,13 +80,23 @@ def weighted_kmeans(
     device = x.device if isinstance(x, Tensor) else None
     rows, w = _float64(x), _float64(weights)
     _check(rows, w, k)
-    k = min(k, len({row.tobytes() for row in rows[w > 0] + 0.0}))  # + 0.0, for -0.0 equals 0.0
-    with threadpool_limits(1):  # threads add in any order, and a last digit can move a client
-        found = KMeans(k, n_init=n_init, random_state=seed, tol=0).fit(_fold(rows), sample_weight=w).labels_
+    k = min(
+        k, len({row.tobytes() for row in rows[w > 0] + 0.0})
+    )  # + 0.0, for -0.0 equals 0.0
+    with threadpool_limits(
+        1
+    ):  # threads add in any order, and a last digit can move a client
+        found = (
+            KMeans(k, n_init=n_init, random_state=seed, tol=0)
+            .fit(_fold(rows), sample_weight=w)
+            .labels_
+        )
     return relabel(torch.as_tensor(found, dtype=torch.int64, device=device))
 
 
-def kmeans_objective(x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
+def kmeans_objective(
+    x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor
+) -> Tensor:
     """F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i, what WeCFL's clustering minimises (Eq. 3b): a number.
 
     `x` (K, D) are the clients' rows, `centres` (C, D) the clusters', `labels` (K,) say whose centre counts.
@@ -108,17 +132,25 @@ def best_spectral(
     _check_choice("score_on", score_on, ("affinity", "embedding"))
     A, best = _affinity(W), Spectral(torch.zeros(len(W), dtype=torch.int64), math.inf)
     n_max = min(n_max, len(A) - 1, len(A) // smallest)
-    if n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8:  # eigenvectors of equal numbers are arbitrary
+    if (
+        n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8
+    ):  # eigenvectors of equal numbers are arbitrary
         maps = _eigenmaps(A, n_max + 1)  # (K, n_max + 1)
         for n in range(2, n_max + 1):
             labels = _assign(maps[:, :n], n, seed, assign)
             sizes = np.bincount(labels)
-            if len(sizes) == n and sizes.min() >= smallest:  # clients that coincide make fewer clusters
-                score = _davies_bouldin(A if score_on == "affinity" else maps[:, 1 : n + 1], labels)
+            if (
+                len(sizes) == n and sizes.min() >= smallest
+            ):  # clients that coincide make fewer clusters
+                score = _davies_bouldin(
+                    A if score_on == "affinity" else maps[:, 1 : n + 1], labels
+                )
                 if score < best.score:
                     best = Spectral(torch.from_numpy(labels), score)
     labels = best.labels if best.score <= bound else torch.zeros_like(best.labels)
-    return Spectral(relabel(labels).to(W.device if isinstance(W, Tensor) else "cpu"), best.score)
+    return Spectral(
+        relabel(labels).to(W.device if isinstance(W, Tensor) else "cpu"), best.score
+    )
 
 
 def spectral(W: Tensor | np.ndarray, k: int, seed: int) -> Tensor:
@@ -147,8 +179,14 @@ def bipartition(S: Tensor | np.ndarray, linkage: str = "complete") -> Tensor:
     A = _affinity(S, "S")
     if len(A) < 2:
         raise ValueError("one client cannot be cut in two")
-    found = AgglomerativeClustering(2, metric="precomputed", linkage=linkage).fit_predict(A.max() - A)
-    return relabel(torch.as_tensor(found, dtype=torch.int64, device=S.device if isinstance(S, Tensor) else None))
+    found = AgglomerativeClustering(
+        2, metric="precomputed", linkage=linkage
+    ).fit_predict(A.max() - A)
+    return relabel(
+        torch.as_tensor(
+            found, dtype=torch.int64, device=S.device if isinstance(S, Tensor) else None
+        )
+    )
 
 
 def components(links: Tensor | np.ndarray) -> Tensor:
@@ -157,11 +195,15 @@ def components(links: Tensor | np.ndarray) -> Tensor:
     from scipy.sparse.csgraph import connected_components
 
     links = links if isinstance(links, Tensor) else torch.from_numpy(np.array(links))
-    found = connected_components(csr_matrix(links.cpu().numpy() != 0), directed=False)[1]
+    found = connected_components(csr_matrix(links.cpu().numpy() != 0), directed=False)[
+        1
+    ]
     return relabel(torch.as_tensor(found, dtype=torch.int64, device=links.device))
 
 
-def otsu_components(A: Tensor | np.ndarray, bins: int | None = 256, join: bool = False) -> Tensor:
+def otsu_components(
+    A: Tensor | np.ndarray, bins: int | None = 256, join: bool = False
+) -> Tensor:
     """Link every pair that attracts each other strongly, A_ab >= τ, and label the connected parts: (K, K) -> (K,).
 
     The end of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it cuts them in weak and
@@ -172,7 +214,11 @@ def otsu_components(A: Tensor | np.ndarray, bins: int | None = 256, join: bool =
     """
     values, above, low, high = _pairs(A)
     if low == high:
-        return torch.zeros(len(values), dtype=torch.int64, device=A.device if isinstance(A, Tensor) else None)
+        return torch.zeros(
+            len(values),
+            dtype=torch.int64,
+            device=A.device if isinstance(A, Tensor) else None,
+        )
     links = values >= _otsu(above, bins)
     np.fill_diagonal(links, False)
     if join:
@@ -195,7 +241,9 @@ def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float
     """A (K, K) in units of its least and largest pair, the values above its diagonal, and the two; alike if equal."""
     values = _affinity(A, "A")
     upper = np.triu(np.ones(values.shape, dtype=bool), 1)
-    low, high = (values[upper].min(), values[upper].max()) if upper.any() else (0.0, 0.0)
+    low, high = (
+        (values[upper].min(), values[upper].max()) if upper.any() else (0.0, 0.0)
+    )
     if high - low <= 1e-6 * max(abs(low), abs(high)):
         return values, values[upper], low, low
     values = (values - low) / (high - low)  # Otsu's cut is the same on every scale
@@ -208,11 +256,21 @@ def _otsu(values: np.ndarray, bins: int | None) -> float:
 
     if bins is None:  # every value is a bin; Otsu names the last of the weak
         centres, counts = np.unique(values, return_counts=True)
-        return float(centres[np.searchsorted(centres, threshold_otsu(hist=(counts, centres)), side="right")])
+        return float(
+            centres[
+                np.searchsorted(
+                    centres, threshold_otsu(hist=(counts, centres)), side="right"
+                )
+            ]
+        )
     if bins < 2:
-        raise ValueError(f"bins={bins}: Otsu cuts between bins, so give 2 or more, or None")
+        raise ValueError(
+            f"bins={bins}: Otsu cuts between bins, so give 2 or more, or None"
+        )
     counts, edges = np.histogram(values, bins, range=(0, 1))
-    return float(threshold_otsu(hist=(counts, edges[1:])))  # bins named by their upper edges: then weak < τ <= strong
+    return float(
+        threshold_otsu(hist=(counts, edges[1:]))
+    )  # bins named by their upper edges: then weak < τ <= strong
 
 
 def by_distance(
@@ -231,7 +289,9 @@ def by_distance(
     `hdbscan`. ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the distances as OCFL's released
     code does, so that the farthest clients are its best examples.
     """
-    _check_choice("clusterer", clusterer, ("kmeans", "affinity", "meanshift", "hdbscan"))
+    _check_choice(
+        "clusterer", clusterer, ("kmeans", "affinity", "meanshift", "hdbscan")
+    )
     if len(_affinity(D, "D")) == 1:
         return _named(np.zeros(1), D)
     if clusterer == "kmeans":
@@ -253,8 +313,15 @@ def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
     if len(A) == 1 or np.ptp(A[~np.eye(len(A), dtype=bool)]) == 0:
         return _named(np.zeros(len(A)), S)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns when nothing settles, and calls all clients -1
-        return _named(AffinityPropagation(affinity="precomputed", random_state=seed).fit_predict(A), S)
+        warnings.simplefilter(
+            "ignore"
+        )  # scikit-learn warns when nothing settles, and calls all clients -1
+        return _named(
+            AffinityPropagation(affinity="precomputed", random_state=seed).fit_predict(
+                A
+            ),
+            S,
+        )
 
 
 def mean_shift(x: Tensor | np.ndarray) -> Tensor:
@@ -271,7 +338,9 @@ def mean_shift(x: Tensor | np.ndarray) -> Tensor:
     return _named(MeanShift(bandwidth=width or None).fit_predict(rows), x)
 
 
-def hdbscan(D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest") -> Tensor:
+def hdbscan(
+    D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest"
+) -> Tensor:
     """Find the dense groups that last longest as a distance threshold on D (K, K) sinks: HDBSCAN, (K,) labels.
 
     No group has fewer than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2. Clients in no
@@ -285,16 +354,22 @@ def hdbscan(D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "n
     smallest = smallest or max(2, round(len(A) / 5))
     if len(A) < smallest:
         return _named(np.zeros(len(A)), D)
-    found = HDBSCAN(min_cluster_size=smallest, metric="precomputed", copy=True).fit_predict(A)
+    found = HDBSCAN(
+        min_cluster_size=smallest, metric="precomputed", copy=True
+    ).fit_predict(A)
     lost, groups = found < 0, range(found.max() + 1)
     if noise == "nearest" and groups:
-        found[lost] = np.argmin([A[lost][:, found == c].mean(1) for c in groups], axis=0)
+        found[lost] = np.argmin(
+            [A[lost][:, found == c].mean(1) for c in groups], axis=0
+        )
     if noise == "alone" and groups:
         found[lost] = len(groups) + np.arange(lost.sum())
     return _named(found, D)
 
 
-def agglomerative(D: Tensor | np.ndarray, threshold: float, linkage: str = "average") -> Tensor:
+def agglomerative(
+    D: Tensor | np.ndarray, threshold: float, linkage: str = "average"
+) -> Tensor:
     """Merge the nearest two clusters until they are ``threshold`` or more apart: distances (K, K) to (K,) labels.
 
     How far two clusters are apart: the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
@@ -306,13 +381,23 @@ def agglomerative(D: Tensor | np.ndarray, threshold: float, linkage: str = "aver
     A = _affinity(D, "D")
     if len(A) == 1:
         return _named(np.zeros(1), D)
-    options = {"metric": "precomputed", "linkage": linkage, "distance_threshold": threshold}
+    options = {
+        "metric": "precomputed",
+        "linkage": linkage,
+        "distance_threshold": threshold,
+    }
     return _named(AgglomerativeClustering(None, **options).fit_predict(A), D)
 
 
 def _named(found: np.ndarray, like: Tensor | np.ndarray) -> Tensor:
     """Labels as this module gives them."""
-    return relabel(torch.as_tensor(found, dtype=torch.int64, device=like.device if isinstance(like, Tensor) else None))
+    return relabel(
+        torch.as_tensor(
+            found,
+            dtype=torch.int64,
+            device=like.device if isinstance(like, Tensor) else None,
+        )
+    )
 
 
 def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
@@ -335,7 +420,11 @@ def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
     from sklearn.metrics import davies_bouldin_score
 
     centres = np.stack([x[labels == c].mean(0) for c in range(labels.max() + 1)])
-    return float(davies_bouldin_score(x, labels)) if pdist(centres).min() > 1e-8 else math.inf
+    return (
+        float(davies_bouldin_score(x, labels))
+        if pdist(centres).min() > 1e-8
+        else math.inf
+    )
 
 
 def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
@@ -343,16 +432,27 @@ def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
     if assign == "cluster_qr":
         from scipy.linalg import polar, qr
 
-        pivots = qr(maps.T, mode="r", pivoting=True)[1][:n]  # n clients that point in the most different directions
-        return np.abs(maps @ polar(maps[pivots].T)[0]).argmax(1)  # turned so that each has an axis to itself
+        pivots = qr(maps.T, mode="r", pivoting=True)[1][
+            :n
+        ]  # n clients that point in the most different directions
+        return np.abs(maps @ polar(maps[pivots].T)[0]).argmax(
+            1
+        )  # turned so that each has an axis to itself
     return weighted_kmeans(maps, np.ones(len(maps)), n, seed).numpy()
 
 
 def _affinity(W: Tensor | np.ndarray, name: str = "W") -> np.ndarray:
     """A symmetric matrix of finite numbers, in float64."""
     A = _float64(W)
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or not np.isfinite(A).all() or not np.allclose(A, A.T):
-        raise ValueError(f"{name} has shape {A.shape}: give one finite number for each pair, the same both ways")
+    if (
+        A.ndim != 2
+        or A.shape[0] != A.shape[1]
+        or not np.isfinite(A).all()
+        or not np.allclose(A, A.T)
+    ):
+        raise ValueError(
+            f"{name} has shape {A.shape}: give one finite number for each pair, the same both ways"
+        )
     return A
 
 
@@ -362,7 +462,9 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _float64(x: Tensor | np.ndarray) -> np.ndarray:
-    return np.asarray(x.detach().cpu().double() if isinstance(x, Tensor) else x, dtype=np.float64)
+    return np.asarray(
+        x.detach().cpu().double() if isinstance(x, Tensor) else x, dtype=np.float64
+    )
 
 
 def _fold(rows: np.ndarray) -> np.ndarray:
@@ -370,18 +472,28 @@ def _fold(rows: np.ndarray) -> np.ndarray:
     if rows.shape[1] <= len(rows):
         return rows
     x = rows - rows.mean(0)  # (K, D)
-    size, axes = np.linalg.eigh(x @ x.T)  # x xᵀ = V diag(λ) Vᵀ = z zᵀ with z = V diag(√λ)
+    size, axes = np.linalg.eigh(
+        x @ x.T
+    )  # x xᵀ = V diag(λ) Vᵀ = z zᵀ with z = V diag(√λ)
     return axes * np.sqrt(size.clip(0))  # (K, K)
 
 
 def _check(rows: np.ndarray, weights: np.ndarray, k: int) -> None:
     if rows.ndim != 2 or weights.shape != rows.shape[:1]:
-        raise ValueError(f"x {rows.shape} and weights {weights.shape} do not match: give (K, D) and (K,)")
+        raise ValueError(
+            f"x {rows.shape} and weights {weights.shape} do not match: give (K, D) and (K,)"
+        )
     if not 1 <= k <= len(rows):
-        raise ValueError(f"k={k} clusters of {len(rows)} rows: k must lie in 1..{len(rows)}")
+        raise ValueError(
+            f"k={k} clusters of {len(rows)} rows: k must lie in 1..{len(rows)}"
+        )
     bad = np.flatnonzero(~np.isfinite(rows).all(1))
     if len(bad):
-        raise ValueError(f"row {bad[0]} of x has NaN or infinite values: that client has diverged")
+        raise ValueError(
+            f"row {bad[0]} of x has NaN or infinite values: that client has diverged"
+        )
     if not (np.isfinite(weights) & (weights >= 0)).all() or weights.sum() == 0:
         least, total = weights.min(), weights.sum()
-        raise ValueError(f"weights (least {least}, sum {total}) must be finite, >= 0, and not all zero")
+        raise ValueError(
+            f"weights (least {least}, sum {total}) must be finite, >= 0, and not all zero"
+        )

@@ -30,7 +30,9 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     weights may be loaded in place between calls. Forward hooks may not run; each thread needs its own module.
     """
     layers = _pool_first(_leaves(module))
-    if not any(type(a) is nn.MaxPool2d for a in layers) or any(type(a) not in KNOWN for a in layers):
+    if not any(type(a) is nn.MaxPool2d for a in layers) or any(
+        type(a) not in KNOWN for a in layers
+    ):
         return None
     paired = _pairs_pay(layers)
 
@@ -56,11 +58,17 @@ def keep_memory(largest: int = 32 << 20) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    return bool(mallopt(-3, largest) and mallopt(-1, 2**31 - 1))  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of <malloc.h>
+    return bool(
+        mallopt(-3, largest) and mallopt(-1, 2**31 - 1)
+    )  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of <malloc.h>
 
 
 def _leaves(module: nn.Module) -> list[nn.Module]:
-    return [a for child in module for a in _leaves(child)] if type(module) is nn.Sequential else [module]
+    return (
+        [a for child in module for a in _leaves(child)]
+        if type(module) is nn.Sequential
+        else [module]
+    )
 
 
 def _pool_first(layers: list[nn.Module]) -> list[nn.Module]:
@@ -76,12 +84,27 @@ def _pairs_pay(layers: list[nn.Module]) -> bool:
     if [type(a) for a in layers[:3]] != [nn.Conv2d, nn.MaxPool2d, nn.ReLU]:
         return False
     conv, pool, _ = layers[:3]
-    plain = (conv.stride, conv.dilation, conv.groups, conv.padding_mode) == ((1, 1), (1, 1), 1, "zeros")
+    plain = (conv.stride, conv.dilation, conv.groups, conv.padding_mode) == (
+        (1, 1),
+        (1, 1),
+        1,
+        "zeros",
+    )
     pairs = [
-        a if isinstance(a, tuple) else (a, a) for a in (pool.kernel_size, pool.stride, pool.padding, pool.dilation)
+        a if isinstance(a, tuple) else (a, a)
+        for a in (pool.kernel_size, pool.stride, pool.padding, pool.dilation)
     ]
-    halves = pairs == [(2, 2), (2, 2), (0, 0), (1, 1)] and not pool.ceil_mode and not pool.return_indices
-    return plain and halves and not isinstance(conv.padding, str) and 2 * conv.out_channels <= LANES
+    halves = (
+        pairs == [(2, 2), (2, 2), (0, 0), (1, 1)]
+        and not pool.ceil_mode
+        and not pool.return_indices
+    )
+    return (
+        plain
+        and halves
+        and not isinstance(conv.padding, str)
+        and 2 * conv.out_channels <= LANES
+    )
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -121,7 +144,9 @@ class _PoolReLU(torch.autograd.Function):
         g = torch.ops.aten.threshold_backward(g.contiguous(), y, 0)
         dm, dz = g.new_empty(N, D, H, W), g.new_empty(N, 2 * D, H, W)
         (top, bottom), (left, right) = _row_pairs(dm), dz.chunk(2, 1)
-        torch.sub(g, torch.mul(g, downwards, out=bottom), out=top)  # each number of g goes one of the two ways
+        torch.sub(
+            g, torch.mul(g, downwards, out=bottom), out=top
+        )  # each number of g goes one of the two ways
         dm[:, :, H // 2 * 2 :] = 0
         torch.sub(dm, torch.mul(dm, rightwards, out=right), out=left)
         return dz, g.sum((0, 2, 3)) if ctx.needs_input_grad[1] else None

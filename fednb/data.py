@@ -49,8 +49,12 @@ class Dataset:
     """
 
     name: str
-    x: np.ndarray = field(repr=False)  # (N, C, H, W) uint8, or real numbers of any shape
-    y: np.ndarray = field(repr=False)  # (N,) int64; real numbers for a regression, whose classes are 0
+    x: np.ndarray = field(
+        repr=False
+    )  # (N, C, H, W) uint8, or real numbers of any shape
+    y: np.ndarray = field(
+        repr=False
+    )  # (N,) int64; real numbers for a regression, whose classes are 0
     n_train: int  # rows [0, n_train) are the training pool, the others the official test rows
     classes: int
     sha256: str = ""  # of the npz file; without one, of the bytes of x and y
@@ -78,7 +82,15 @@ OFFICIAL = {
     "cifar100": Official("torchvision", "CIFAR100", 100, 50_000, 10_000),
     "emnist": Official("torchvision", "EMNIST", 47, 112_800, 18_800, "balanced"),
     # LEAF's FEMNIST is these 62 classes grouped by writer; the laws of `partition`, as FedGWC's, need no writers
-    "femnist": Official("torchvision", "EMNIST", 62, 697_932, 116_323, "byclass", "EMNIST by class, writers unknown"),
+    "femnist": Official(
+        "torchvision",
+        "EMNIST",
+        62,
+        697_932,
+        116_323,
+        "byclass",
+        "EMNIST by class, writers unknown",
+    ),
     "pathmnist": Official("medmnist", "PathMNIST", 9, 89_996, 7_180),
     "bloodmnist": Official("medmnist", "BloodMNIST", 8, 11_959, 3_421),
 }
@@ -95,8 +107,20 @@ class Published(NamedTuple):
 
 
 PUBLISHED = {
-    "landmarks": Published("Landmarks-User-160k", "Google Landmarks Dataset v2 (train)", 2_028, 164_172, 19_526),
-    "inaturalist": Published("iNaturalist-User-120k", "iNaturalist 2017 (train_val_images)", 1_203, 120_300, 35_641),
+    "landmarks": Published(
+        "Landmarks-User-160k",
+        "Google Landmarks Dataset v2 (train)",
+        2_028,
+        164_172,
+        19_526,
+    ),
+    "inaturalist": Published(
+        "iNaturalist-User-120k",
+        "iNaturalist 2017 (train_val_images)",
+        1_203,
+        120_300,
+        35_641,
+    ),
 }
 SIDE = 64  # pixels of a published image, unless its name asks for others
 
@@ -128,7 +152,9 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     if name not in names():
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown data set {name!r}.{hint} Known: {', '.join(names())}")
+        raise ValueError(
+            f"unknown data set {name!r}.{hint} Known: {', '.join(names())}"
+        )
     if name == "digits":
         return _digits()
     folder = root or os.environ.get("FEDNB_DATA")
@@ -160,8 +186,12 @@ def _digits() -> Dataset:
 
     raw = load_digits()
     x = np.rint(raw.images * (255 / 16)).astype(np.uint8)
-    train, test = train_test_split(np.arange(len(x)), test_size=0.2, stratify=raw.target, random_state=0)
-    return _dataset("digits", 10, x[train], raw.target[train], x[test], raw.target[test])
+    train, test = train_test_split(
+        np.arange(len(x)), test_size=0.2, stratify=raw.target, random_state=0
+    )
+    return _dataset(
+        "digits", 10, x[train], raw.target[train], x[test], raw.target[test]
+    )
 
 
 @lru_cache(maxsize=3)
@@ -178,15 +208,26 @@ def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
     try:
         with np.load(path) as npz:
             arrays = [npz[key] for key in KEYS]
-    except Exception as error:  # zip, LZMA, header, missing key: all mean "not such a file"
-        raise ValueError(f"{path} is not an npz with {', '.join(KEYS)}: {error}") from error
-    have, full = (len(arrays[0]), len(arrays[2])), (OFFICIAL[name].train, OFFICIAL[name].test)
+    except (
+        Exception
+    ) as error:  # zip, LZMA, header, missing key: all mean "not such a file"
+        raise ValueError(
+            f"{path} is not an npz with {', '.join(KEYS)}: {error}"
+        ) from error
+    have, full = (
+        (len(arrays[0]), len(arrays[2])),
+        (OFFICIAL[name].train, OFFICIAL[name].test),
+    )
     if "partial" in path.name:
-        notes = [f"partial: {sum(have):,} of {sum(full):,} images, official split not kept"]
+        notes = [
+            f"partial: {sum(have):,} of {sum(full):,} images, official split not kept"
+        ]
     else:
         notes = [note for note in [OFFICIAL[name].note] if note] + _short(have, full)
     notes += ["unverified"] * (found != wanted)
-    return _dataset(name, OFFICIAL[name].classes, *arrays, sha256=found, note=", ".join(notes))
+    return _dataset(
+        name, OFFICIAL[name].classes, *arrays, sha256=found, note=", ".join(notes)
+    )
 
 
 @lru_cache(maxsize=3)
@@ -197,11 +238,17 @@ def _from_package(name: str, cache: Path) -> Dataset:
     cache.mkdir(parents=True, exist_ok=True)
     if package == "medmnist":
         make = getattr(importlib.import_module("medmnist"), cls)
-        parts = [make(split=split, root=str(cache), download=True) for split in ("train", "test")]
+        parts = [
+            make(split=split, root=str(cache), download=True)
+            for split in ("train", "test")
+        ]
         arrays = [a for part in parts for a in (part.imgs, part.labels)]
     else:
         make, options = getattr(vision.datasets, cls), {"split": split} if split else {}
-        parts = [make(str(cache), train=train, download=True, **options) for train in (True, False)]
+        parts = [
+            make(str(cache), train=train, download=True, **options)
+            for train in (True, False)
+        ]
         arrays = [np.asarray(a) for part in parts for a in (part.data, part.targets)]
     if cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
@@ -218,24 +265,36 @@ def _cache() -> Path:
     return Path(os.environ.get("FEDNB_CACHE") or "~/.cache/fednb").expanduser()
 
 
-def _dataset(name, classes, x_train, y_train, x_test, y_test, sha256="", note="") -> Dataset:
+def _dataset(
+    name, classes, x_train, y_train, x_test, y_test, sha256="", note=""
+) -> Dataset:
     """Check, join and freeze the four arrays."""
     for x, y in ((x_train, y_train), (x_test, y_test)):
-        image = x.dtype == np.uint8 and (x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3))
+        image = x.dtype == np.uint8 and (
+            x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)
+        )
         if not image or not 0 < len(x) == y.size or y.dtype.kind not in "iu":
             raise ValueError(
                 f"{name}: {x.dtype} images {x.shape} with {y.dtype} labels {y.shape}; "
                 f"need uint8 (N, H, W) or (N, H, W, 3) with N integers"
             )
         if y.min() < 0 or y.max() >= classes:
-            raise ValueError(f"{name}: labels from {y.min()} to {y.max()}, expected 0 to {classes - 1}")
+            raise ValueError(
+                f"{name}: labels from {y.min()} to {y.max()}, expected 0 to {classes - 1}"
+            )
     x = np.concatenate([x_train, x_test])
-    x = np.ascontiguousarray(x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2))  # (N, C, H, W)
+    x = np.ascontiguousarray(
+        x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
+    )  # (N, C, H, W)
     y = np.concatenate([y_train.ravel(), y_test.ravel()]).astype(np.int64)
     x.setflags(write=False)
     y.setflags(write=False)
-    sha256 = sha256 or hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
-    return Dataset(name, x, y, len(x_train), classes, sha256, note, *_moments(x[: len(x_train)]))
+    sha256 = (
+        sha256 or hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
+    )
+    return Dataset(
+        name, x, y, len(x_train), classes, sha256, note, *_moments(x[: len(x_train)])
+    )
 
 
 def _moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -286,11 +345,17 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
     return _from_images(kind, side, *_look_up(kind, root))
 
 
-def _look_up(kind: str, root: str | os.PathLike | None) -> tuple[Path, Path, tuple[int, ...]]:
+def _look_up(
+    kind: str, root: str | os.PathLike | None
+) -> tuple[Path, Path, tuple[int, ...]]:
     """Find the lists of training and of test samples, and their times of change: caches notice new ones by those."""
     base = root or os.environ.get("FEDNB_DATA")
     folder = Path(base).expanduser() / kind if base else None
-    lists = [*folder.glob("federated_train*.csv"), *folder.glob("test.csv")] if folder else []
+    lists = (
+        [*folder.glob("federated_train*.csv"), *folder.glob("test.csv")]
+        if folder
+        else []
+    )
     if len(lists) != 2 or lists[1].name != "test.csv":
         title, source, *_ = PUBLISHED[kind]
         raise FileNotFoundError(
@@ -323,7 +388,9 @@ def as_published(
     kind, _ = _side(name)
     lists = _read_lists(kind, *_look_up(kind, root))
     if not np.array_equal(y, lists.y[: len(lists.users)]):
-        raise ValueError(f"these {len(y)} labels are not the training labels of {name!r}: load that data set")
+        raise ValueError(
+            f"these {len(y)} labels are not the training labels of {name!r}: load that data set"
+        )
     return by_user(y, lists.users, clients, seed=seed, test=test, min_size=min_size)
 
 
@@ -333,36 +400,58 @@ def _side(name: str) -> tuple[str, int]:
         kind, values, keywords = _call(name if "(" in name else f"{name}()")
         side = (lambda side=SIDE: side)(*values, **keywords)
     except (SyntaxError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{name!r}: write it as {name.partition('(')[0]}(side={SIDE}); {error}") from error
+        raise ValueError(
+            f"{name!r}: write it as {name.partition('(')[0]}(side={SIDE}); {error}"
+        ) from error
     if not isinstance(side, int) or side < 1:
         raise ValueError(f"{name!r}: side = {side!r}, need a number of pixels >= 1")
     return kind, side
 
 
 @lru_cache(maxsize=2)
-def _from_images(kind: str, side: int, train: Path, test: Path, stamps: tuple[int, ...]) -> Dataset:
+def _from_images(
+    kind: str, side: int, train: Path, test: Path, stamps: tuple[int, ...]
+) -> Dataset:
     """Map the pixels of all images; make their file first, if it is not there."""
     _, source, classes, *full = PUBLISHED[kind]
     ids, y, users, key = lists = _read_lists(kind, train, test, stamps)
     file, n = f"pixels_{side}_{key}.npy", len(users)
     places = [train.parent / file, _cache() / kind / file]
-    path = next((p for p in places if p.is_file()), places[0 if os.access(train.parent, os.W_OK) else 1])
+    path = next(
+        (p for p in places if p.is_file()),
+        places[0 if os.access(train.parent, os.W_OK) else 1],
+    )
     if not path.is_file():
         _draw_up(path, train.parent / "images", source, lists, side)
     x, facts = _mapped(path, (len(ids), 3, side, side))
-    note = ", ".join([f"images cut to {side} x {side}", *_short((n, len(ids) - n), full)])
+    note = ", ".join(
+        [f"images cut to {side} x {side}", *_short((n, len(ids) - n), full)]
+    )
     moments = tuple(facts["mean"]), tuple(facts["std"])
-    return Dataset(f"{kind}(side={side})", x, y, n, classes, facts["sha256"], note, *moments)
+    return Dataset(
+        f"{kind}(side={side})", x, y, n, classes, facts["sha256"], note, *moments
+    )
 
 
 @lru_cache(maxsize=2)
 def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> Lists:
     columns = {train: ["user_id", "image_id", "class"], test: ["image_id", "class"]}
-    lists = [_read_list(path, words, PUBLISHED[kind].classes) for path, words in columns.items()]
-    ids, y = (np.concatenate([own[word].to_numpy() for own in lists]) for word in ("image_id", "class"))
+    lists = [
+        _read_list(path, words, PUBLISHED[kind].classes)
+        for path, words in columns.items()
+    ]
+    ids, y = (
+        np.concatenate([own[word].to_numpy() for own in lists])
+        for word in ("image_id", "class")
+    )
     y.setflags(write=False)
     users = lists[0]["user_id"].factorize()[0].astype(np.int64)
-    return Lists(ids.tolist(), y, users, hashlib.sha256(train.read_bytes() + test.read_bytes()).hexdigest()[:12])
+    return Lists(
+        ids.tolist(),
+        y,
+        users,
+        hashlib.sha256(train.read_bytes() + test.read_bytes()).hexdigest()[:12],
+    )
 
 
 def _read_list(path: Path, columns: list[str], classes: int):
@@ -370,11 +459,20 @@ def _read_list(path: Path, columns: list[str], classes: int):
 
     types = {"user_id": str, "image_id": str, "class": np.int64}
     try:
-        rows = pd.read_csv(path, usecols=columns, dtype={c: types[c] for c in columns}, keep_default_na=False)
+        rows = pd.read_csv(
+            path,
+            usecols=columns,
+            dtype={c: types[c] for c in columns},
+            keep_default_na=False,
+        )
     except ValueError as error:
-        raise ValueError(f"{path} is not a list with the columns {', '.join(columns)}: {error}") from error
+        raise ValueError(
+            f"{path} is not a list with the columns {', '.join(columns)}: {error}"
+        ) from error
     if not len(rows) or rows["class"].min() < 0 or rows["class"].max() >= classes:
-        raise ValueError(f"{path}: need at least one row, and classes from 0 to {classes - 1}")
+        raise ValueError(
+            f"{path}: need at least one row, and classes from 0 to {classes - 1}"
+        )
     return rows
 
 
@@ -394,9 +492,13 @@ def _draw_up(path: Path, images: Path, source: str, lists: Lists, side: int) -> 
         def put(i: int) -> None:
             x[i] = _read_image(places[i], side)
 
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # Pillow decodes outside Python's lock
+        with ThreadPoolExecutor(
+            torch.get_num_threads()
+        ) as pool:  # Pillow decodes outside Python's lock
             jobs = pool.map(put, range(len(places)))
-            for _ in tqdm(jobs, total=len(places), desc=f"{images.parent.name}, {side} pixels"):
+            for _ in tqdm(
+                jobs, total=len(places), desc=f"{images.parent.name}, {side} pixels"
+            ):
                 pass
         x.flush()
         mean, std = _moments(x[: len(lists.users)])
@@ -426,21 +528,32 @@ def _read_image(path: Path, side: int) -> np.ndarray:  # (3, side, side)
 
     try:
         with Image.open(path) as image:
-            image.draft("RGB", (2 * side, 2 * side))  # a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, faster
-            square = ImageOps.fit(image.convert("RGB"), (side, side), Image.Resampling.BICUBIC)
+            image.draft(
+                "RGB", (2 * side, 2 * side)
+            )  # a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, faster
+            square = ImageOps.fit(
+                image.convert("RGB"), (side, side), Image.Resampling.BICUBIC
+            )
     except OSError as error:
-        raise ValueError(f"{path} is not a whole image: {error}. Fetch it again") from error
+        raise ValueError(
+            f"{path} is not a whole image: {error}. Fetch it again"
+        ) from error
     return np.asarray(square).transpose(2, 0, 1)
 
 
 def _mapped(path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, dict]:
     """Map the pixels (N, 3, side, side), read-only, and read what is known of them."""
     try:
-        x, facts = np.load(path, mmap_mode="r"), json.loads(path.with_suffix(".json").read_text())
+        x, facts = (
+            np.load(path, mmap_mode="r"),
+            json.loads(path.with_suffix(".json").read_text()),
+        )
         if x.shape != shape or x.dtype != np.uint8:
             raise ValueError(f"{x.dtype} {x.shape}, expected uint8 {shape}")
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}): delete it, and it is made again from the images") from error
+        raise ValueError(
+            f"{path} is damaged ({error}): delete it, and it is made again from the images"
+        ) from error
     return np.asarray(x), facts
 
 
@@ -471,16 +584,27 @@ def regression(
     The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are those of its released code.
     """
     given = dict(locals())
-    _require_positive(clusters=clusters, features=features, clients=clients, samples=samples, tests=tests)
+    _require_positive(
+        clusters=clusters,
+        features=features,
+        clients=clients,
+        samples=samples,
+        tests=tests,
+    )
     rng = np.random.default_rng(seed)
     D, sizes = features + int(intercept), [samples + tests] * clients
-    mu, theta_bar = rng.uniform(*x_mean, (clusters, features)), rng.uniform(*theta_mean, (clusters, D))
+    mu, theta_bar = (
+        rng.uniform(*x_mean, (clusters, features)),
+        rng.uniform(*theta_mean, (clusters, D)),
+    )
     truth = rng.integers(clusters, size=clients)
     j = np.repeat(truth, sizes)  # (N,) the cluster of each sample
     x = rng.normal(mu[j], x_std)  # (N, features)
     x = np.concatenate([np.ones((len(x), 1)), x], axis=1) if intercept else x  # (N, D)
     y = (rng.normal(theta_bar[j], theta_std) * x).sum(1)
-    return _generated("regression", given, x, y.astype(np.float32), 0), _blocks(sizes, [tests] * clients, truth)
+    return _generated("regression", given, x, y.astype(np.float32), 0), _blocks(
+        sizes, [tests] * clients, truth
+    )
 
 
 def synthetic(
@@ -507,16 +631,27 @@ def synthetic(
     _require_positive(clients=clients, samples=samples or 1)
     rng = np.random.default_rng(seed)
     F, C = 60, 10
-    sizes = [samples] * clients if samples else (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
+    sizes = (
+        [samples] * clients
+        if samples
+        else (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
+    )
     xs, ys, sigma = [], [], np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
     for size in sizes:
-        u, B = (rng.normal(0, np.sqrt(s), 1 if shared else n) for s, n in ((alpha, C), (beta, F)))
+        u, B = (
+            rng.normal(0, np.sqrt(s), 1 if shared else n)
+            for s, n in ((alpha, C), (beta, F))
+        )
         W, b = rng.normal(u[:, None], 1, (C, F)), rng.normal(u, 1, C)
         x = rng.normal(rng.normal(B, 1, F), sigma, (size, F)).astype(np.float32)
         xs.append(x)
         ys.append((x @ W.T + b).argmax(1))
-    parts = _blocks(sizes, [min(max(round(test * size), 1), size - 1) for size in sizes])
-    return _generated("synthetic", given, np.concatenate(xs), np.concatenate(ys), C), parts
+    parts = _blocks(
+        sizes, [min(max(round(test * size), 1), size - 1) for size in sizes]
+    )
+    return _generated(
+        "synthetic", given, np.concatenate(xs), np.concatenate(ys), C
+    ), parts
 
 
 def domains(
@@ -553,7 +688,9 @@ def domains(
     x[of == 2] = gaussian_filter(x[of == 2], (0, 0, blur, blur))
     x = (x - np.reshape(source.mean, (-1, 1, 1))) / np.reshape(source.std, (-1, 1, 1))
     x[of == 1] += np.random.default_rng([seed, 1]).normal(0, noise, x[of == 1].shape)
-    dataset = _generated("domains", given, x, source.y[np.concatenate(rows)], source.classes)
+    dataset = _generated(
+        "domains", given, x, source.y[np.concatenate(rows)], source.classes
+    )
     sizes, tests = ([len(own) for own in lists] for lists in (rows, part.test))
     return replace(dataset, note=source.note), _blocks(sizes, tests, domain)
 
@@ -568,7 +705,9 @@ def generate(name: str) -> tuple[Dataset, Partition]:
         make, values, keywords = _call(name)
         return GENERATORS[make](*values, **keywords)
     except (SyntaxError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}") from error
+        raise ValueError(
+            f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}"
+        ) from error
 
 
 def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
@@ -578,7 +717,9 @@ def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
     """
     dataset, parts = generate(name)
     if not np.array_equal(y, dataset.y):
-        raise ValueError(f"these {len(y)} labels are not those of {name!r}: load that data set")
+        raise ValueError(
+            f"these {len(y)} labels are not those of {name!r}: load that data set"
+        )
     return parts
 
 
@@ -589,19 +730,34 @@ def _call(text: str) -> tuple[str, list, dict]:
     return call.func.id, [ast.literal_eval(a) for a in call.args], keywords
 
 
-def _generated(kind: str, given: dict, x: np.ndarray, y: np.ndarray, classes: int) -> Dataset:
+def _generated(
+    kind: str, given: dict, x: np.ndarray, y: np.ndarray, classes: int
+) -> Dataset:
     """Freeze what was drawn; its name is the call that draws it again."""
     x = np.ascontiguousarray(x, dtype=np.float32)
     x.setflags(write=False)
     y.setflags(write=False)
     name = f"{kind}({', '.join(f'{word}={value!r}' for word, value in given.items())})"
-    return Dataset(name, x, y, len(x), classes, hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(), "drawn")
+    return Dataset(
+        name,
+        x,
+        y,
+        len(x),
+        classes,
+        hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(),
+        "drawn",
+    )
 
 
-def _blocks(sizes: Sequence[int], tests: Sequence[int], truth: np.ndarray | None = None) -> Partition:
+def _blocks(
+    sizes: Sequence[int], tests: Sequence[int], truth: np.ndarray | None = None
+) -> Partition:
     """Client k has the k-th block of rows, the last `tests[k]` of which are for testing."""
     rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    pairs = [(own[: len(own) - t], own[len(own) - t :]) for own, t in zip(rows, tests, strict=True)]
+    pairs = [
+        (own[: len(own) - t], own[len(own) - t :])
+        for own, t in zip(rows, tests, strict=True)
+    ]
     return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
 
 

@@ -88,7 +88,9 @@ def run(
     from tqdm.auto import tqdm
 
     if rounds < 0 or min(every, last, save_every) < 1:
-        raise ValueError(f"rounds={rounds}, every={every}, last={last}, save_every={save_every}: need >= 0, then >= 1")
+        raise ValueError(
+            f"rounds={rounds}, every={every}, last={last}, save_every={save_every}: need >= 0, then >= 1"
+        )
     state = method.init(fed)
     history, done = History(state=state), 0
     identity = {"method": repr(method), "federation": fed.identity()}
@@ -99,28 +101,63 @@ def run(
 
     def save() -> None:
         if checkpoint is not None:
-            meta = {**identity, "done": done, "rows": history.rows, "events": history.events}
-            store.save_checkpoint(checkpoint, meta, state=tuple(history.state), fed=fed.snapshot())
+            meta = {
+                **identity,
+                "done": done,
+                "rows": history.rows,
+                "events": history.events,
+            }
+            store.save_checkpoint(
+                checkpoint, meta, state=tuple(history.state), fed=fed.snapshot()
+            )
 
-    with tqdm(total=rounds, initial=done, desc=type(method).__name__, leave=False, **silent(not progress)) as bar:
+    with tqdm(
+        total=rounds,
+        initial=done,
+        desc=type(method).__name__,
+        leave=False,
+        **silent(not progress),
+    ) as bar:
         for t in range(done, rounds):
             before, events = fed.snapshot(), len(fed.events)
             try:
                 fed.t = t
                 state = method.step(history.state, fed, t)
-                numbers = measure(fed, state) if (t + 1) % every == 0 or t + last >= rounds else None
+                numbers = (
+                    measure(fed, state)
+                    if (t + 1) % every == 0 or t + last >= rounds
+                    else None
+                )
             except KeyboardInterrupt:
                 fed.restore(before)
                 del fed.events[events:]
                 history.interrupted = True
-                warnings.warn(f"stopped by hand after {t} of {rounds} rounds", stacklevel=2)
+                warnings.warn(
+                    f"stopped by hand after {t} of {rounds} rounds", stacklevel=2
+                )
                 break
             history.state, done = state, t + 1
             if numbers is not None:
                 labels = torch.as_tensor(state.labels).tolist()
-                traffic = {"client_updates": fed.meter.updates, "bytes": fed.meter.bytes, "events": len(fed.events)}
-                history.add(round=done, **traffic, seconds=time.perf_counter() - clock, **numbers, labels=labels)
-                bar.set_postfix({k: f"{v:.3f}" for k, v in numbers.items() if k in ("loss", "accuracy")})
+                traffic = {
+                    "client_updates": fed.meter.updates,
+                    "bytes": fed.meter.bytes,
+                    "events": len(fed.events),
+                }
+                history.add(
+                    round=done,
+                    **traffic,
+                    seconds=time.perf_counter() - clock,
+                    **numbers,
+                    labels=labels,
+                )
+                bar.set_postfix(
+                    {
+                        k: f"{v:.3f}"
+                        for k, v in numbers.items()
+                        if k in ("loss", "accuracy")
+                    }
+                )
             bar.update()
             if done % save_every == 0:
                 save()
@@ -133,7 +170,9 @@ def silent(yes: bool) -> dict[str, bool]:
     return {"disable": True} if yes else {}
 
 
-def _resume(path: Path, identity: dict[str, str], state: Any, fed: Federation) -> tuple[History, int]:
+def _resume(
+    path: Path, identity: dict[str, str], state: Any, fed: Federation
+) -> tuple[History, int]:
     meta, trees = store.load_checkpoint(path)
     for name, mine in identity.items():
         if meta[name] != mine:
@@ -176,7 +215,9 @@ class Task:
     every: int = 1
     last: int = 1
     curves: tuple[str, ...] = ()
-    options: dict[str, Any] = field(default_factory=dict)  # further keywords of Federation
+    options: dict[str, Any] = field(
+        default_factory=dict
+    )  # further keywords of Federation
     official: bool = False  # test on official test samples with each client's class shares, see partition.match_test
     measure: Callable[[Federation, Any], dict[str, Any]] = measure
     tags: dict[str, str | int] = field(default_factory=dict)
@@ -212,17 +253,30 @@ class Task:
         parts = self.partition(y, seed=self.seed)
         if self.official:
             parts = match_test(parts, y, y_test, seed=self.seed)
-        return Federation(dataset, parts, self.model, local=self.local, seed=self.seed, **self.options)
+        return Federation(
+            dataset, parts, self.model, local=self.local, seed=self.seed, **self.options
+        )
 
     def record(self, *, progress: bool = False) -> dict[str, Any]:
         """Do the run and write down what it gave."""
         dataset, fed = data.load(self.dataset), self.federation()
         when = {"every": self.every, "last": self.last}
-        history = run(self.method, fed, self.rounds, **when, measure=self.measure, progress=progress)
+        history = run(
+            self.method,
+            fed,
+            self.rounds,
+            **when,
+            measure=self.measure,
+            progress=progress,
+        )
         elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
-        curves = {"round": [row["round"] for row in history.rows]} if self.curves else {}
-        curves |= {name: [row.get(name) for row in history.rows] for name in self.curves}
+        curves = (
+            {"round": [row["round"] for row in history.rows]} if self.curves else {}
+        )
+        curves |= {
+            name: [row.get(name) for row in history.rows] for name in self.curves
+        }
         return self.spec() | {
             "key": self.key,
             "data_sha256": dataset.sha256,
@@ -239,7 +293,11 @@ class Task:
 
 
 def sweep(
-    tasks: Iterable[Task], path: str | Path, *, n_jobs: int | None = None, progress: bool = True
+    tasks: Iterable[Task],
+    path: str | Path,
+    *,
+    n_jobs: int | None = None,
+    progress: bool = True,
 ) -> list[dict[str, Any]]:
     """Do the tasks whose records are not in the file yet, and return the records of all of them.
 
@@ -256,18 +314,25 @@ def sweep(
     done = {record["key"] for record in store.read(path)}
     todo = list({task.key: task for task in tasks if task.key not in done}.values())
     failures = []
-    backend, configured = get_active_backend()  # (loky, None) unless parallel_config says otherwise
+    backend, configured = (
+        get_active_backend()
+    )  # (loky, None) unless parallel_config says otherwise
     jobs = n_jobs or configured or min(cpu_count(), max(len(todo), 1))
     mode = "generator_unordered" if backend.supports_return_generator else "list"
-    outcomes = Parallel(n_jobs=jobs, return_as=mode)(delayed(_attempt)(task) for task in todo)
-    for outcome in tqdm(outcomes, total=len(todo), desc=Path(path).stem, **silent(not progress)):
+    outcomes = Parallel(n_jobs=jobs, return_as=mode)(
+        delayed(_attempt)(task) for task in todo
+    )
+    for outcome in tqdm(
+        outcomes, total=len(todo), desc=Path(path).stem, **silent(not progress)
+    ):
         if isinstance(outcome, dict):
             store.append(path, outcome)
         else:
             failures.append(outcome)
     if failures:
         raise RuntimeError(
-            f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n" + "\n".join(failures)
+            f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n"
+            + "\n".join(failures)
         )
     wanted = {task.key for task in tasks}
     return [record for record in store.read(path) if record["key"] in wanted]
@@ -277,22 +342,26 @@ def _attempt(task: Task) -> dict[str, Any] | str:
     try:
         return task.record()
     except Exception:
-        return (
-            f"{task.method!r}, {task.dataset}, {describe(task.partition)}, seed {task.seed}:\n{traceback.format_exc()}"
-        )
+        what = f"{task.method!r}, {task.dataset}, {describe(task.partition)}"
+        return f"{what}, seed {task.seed}:\n{traceback.format_exc()}"
 
 
 def describe(function: Callable[..., Any]) -> str:
     """A function with its bound arguments, as one would write the call: ``dirichlet(clients=20, alpha=0.5)``."""
     if not isinstance(function, partial):
         if function.__name__ == "<lambda>":
-            raise ValueError("a record cannot name a lambda: use a library function, or functools.partial of one")
+            raise ValueError(
+                "a record cannot name a lambda: use a library function, or functools.partial of one"
+            )
         return f"{function.__name__}()"
 
     def word(value: Any) -> str:
         return describe(value) if callable(value) else repr(value)
 
-    bound = [*(word(a) for a in function.args), *(f"{k}={word(v)}" for k, v in sorted(function.keywords.items()))]
+    bound = [
+        *(word(a) for a in function.args),
+        *(f"{k}={word(v)}" for k, v in sorted(function.keywords.items())),
+    ]
     return f"{function.func.__name__}({', '.join(bound)})"
 
 
@@ -301,10 +370,14 @@ def commit() -> str:
     here = Path(__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", here, *words], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", here, *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", here) else "")
+        return git("rev-parse", "--short=12", "HEAD") + (
+            "-dirty" if git("status", "--porcelain", "--", here) else ""
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -312,6 +385,6 @@ def commit() -> str:
 def machine() -> str:
     """What the numbers were computed on, without naming it."""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return (
-        f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads{gpu}, torch {torch.__version__}"
-    )
+    system = f"{platform.system()} {platform.machine()}"
+    threads = f"{torch.get_num_threads()} threads"
+    return f"{system}, {threads}{gpu}, torch {torch.__version__}"

@@ -30,17 +30,25 @@ Explainer = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 def network(model: Callable[[], nn.Module], row: Tensor) -> nn.Module:
     """Make a network from its recipe and a row (D,) of a federation's models, ready to predict."""
-    with torch.random.fork_rng(devices=[]):  # the fresh weights are thrown away: no random number may be missed
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # the fresh weights are thrown away: no random number may be missed
         module = model().to(row.device, row.dtype)
     layout = Layout.of(module)
     if row.shape != (layout.D,):
-        raise ValueError(f"a row of shape {tuple(row.shape)} for a model of {layout.D} columns: give the same recipe")
+        raise ValueError(
+            f"a row of shape {tuple(row.shape)} for a model of {layout.D} columns: give the same recipe"
+        )
     layout.bind(module).copy_(row)
     return module.eval()
 
 
 def gradcam(
-    module: nn.Module, x: Tensor, target: Tensor, layer: nn.Module | None = None, batch: int = 512
+    module: nn.Module,
+    x: Tensor,
+    target: Tensor,
+    layer: nn.Module | None = None,
+    batch: int = 512,
 ) -> Tensor:  # (n, H, W)
     """How much each pixel of images (n, C, H, W) speaks for class target[i], by GradCAM; never negative.
 
@@ -49,13 +57,21 @@ def gradcam(
     """
     from captum.attr import LayerAttribution, LayerGradCam
 
-    layer = layer or next((m for m in reversed(list(module.modules())) if isinstance(m, nn.Conv2d)), None)
+    layer = layer or next(
+        (m for m in reversed(list(module.modules())) if isinstance(m, nn.Conv2d)), None
+    )
     if layer is None:
-        raise ValueError("GradCAM looks at a convolution, and this network has none: explain another network")
+        raise ValueError(
+            "GradCAM looks at a convolution, and this network has none: explain another network"
+        )
     cam, maps = LayerGradCam(module, layer), []
     for images, classes in zip(x.split(batch), target.split(batch), strict=True):
-        small = cam.attribute(images, classes, relu_attributions=True).detach()  # (n, 1, h, w)
-        maps.append(LayerAttribution.interpolate(small, tuple(x.shape[2:]), "bilinear")[:, 0])
+        small = cam.attribute(
+            images, classes, relu_attributions=True
+        ).detach()  # (n, 1, h, w)
+        maps.append(
+            LayerAttribution.interpolate(small, tuple(x.shape[2:]), "bilinear")[:, 0]
+        )
     return torch.cat(maps)
 
 
@@ -65,7 +81,11 @@ def blur(x: Tensor, size: int = 11, sigma: float = 5.0) -> Tensor:
     kernel = (-at.square() / (2 * sigma**2)).exp()
     kernel = (kernel / kernel.sum()).expand(x.shape[1], 1, 1, size)
     wide = F.pad(x, [size // 2, (size - 1) // 2] * 2, mode="replicate")
-    return F.conv2d(F.conv2d(wide, kernel, groups=x.shape[1]), kernel.transpose(2, 3), groups=x.shape[1])
+    return F.conv2d(
+        F.conv2d(wide, kernel, groups=x.shape[1]),
+        kernel.transpose(2, 3),
+        groups=x.shape[1],
+    )
 
 
 @torch.no_grad()
@@ -91,7 +111,9 @@ def curve(
         raise ValueError(f"kind={kind!r}: choose deletion or insertion")
     n, H, W = saliency.shape
     if x.shape[0] != n or x.shape[2:] != (H, W) or target.shape != (n,):
-        raise ValueError(f"images {tuple(x.shape)}, maps {tuple(saliency.shape)}, targets {tuple(target.shape)} differ")
+        raise ValueError(
+            f"images {tuple(x.shape)}, maps {tuple(saliency.shape)}, targets {tuple(target.shape)} differ"
+        )
     if blank is None:
         blank = torch.zeros_like(x) if kind == "deletion" else blur(x)
     start, end = (x, blank) if kind == "deletion" else (blank, x)
@@ -99,7 +121,9 @@ def curve(
     rank = order.argsort(dim=1).view(n, 1, H, W)  # 0: the most salient pixel
     T = -(-H * W // (step or W))
     p = []
-    for pair in torch.arange(n * (T + 1), device=x.device).split(batch):  # image i at step t is pair i (T + 1) + t
+    for pair in torch.arange(n * (T + 1), device=x.device).split(
+        batch
+    ):  # image i at step t is pair i (T + 1) + t
         i, t = pair // (T + 1), pair % (T + 1)
         changed = rank[i] < (t * (step or W)).view(-1, 1, 1, 1)
         logits = module(torch.where(changed, end[i], start[i]))
@@ -147,10 +171,16 @@ def insertion_deletion(
         line = {"cluster": c, "clients": int(mine.sum()), "samples": len(chosen)}
         line |= dict.fromkeys(("insertion", "deletion"), np.nan)
         if len(chosen):
-            module, x, y = network(model, state.theta[c]), fed._x[chosen], fed._y[chosen]
+            module, x, y = (
+                network(model, state.theta[c]),
+                fed._x[chosen],
+                fed._y[chosen],
+            )
             maps = explainer(module, x, y)
             for kind in ("insertion", "deletion"):
-                line[kind] = float(area(curve(module, x, y, maps, kind, step=step, batch=batch)).mean())
+                line[kind] = float(
+                    area(curve(module, x, y, maps, kind, step=step, batch=batch)).mean()
+                )
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -169,11 +199,15 @@ class CriticalDifferences(NamedTuple):
     ranks: Series  # mean rank of each method, 1 is best, in that order
     friedman: float  # p-value of: all methods are alike
     p: DataFrame  # for each pair, Wilcoxon's signed-rank test, adjusted by Holm; 1 on the diagonal
-    groups: list[tuple[str, ...]]  # neighbours in rank of whom no two differ, as long as can be
+    groups: list[
+        tuple[str, ...]
+    ]  # neighbours in rank of whom no two differ, as long as can be
     runs: int  # without those in which a score is missing
 
 
-def critical_differences(scores: DataFrame, best: str = "high", alpha: float = 0.05) -> CriticalDifferences:
+def critical_differences(
+    scores: DataFrame, best: str = "high", alpha: float = 0.05
+) -> CriticalDifferences:
     """Compare methods (columns) over runs (lines): Friedman's test, then all pairs by Wilcoxon with Holm's correction.
 
     ``best`` says whether ``"high"`` (insertion) or ``"low"`` (deletion) scores are good. A run in which a score is nan
@@ -187,14 +221,20 @@ def critical_differences(scores: DataFrame, best: str = "high", alpha: float = 0
         raise ValueError(f"best={best!r}: choose high or low")
     scores = scores.dropna()
     if scores.shape[1] < 3 or len(scores) < 2:
-        raise ValueError(f"{scores.shape[1]} methods in {len(scores)} whole runs: Friedman needs 3 and 2 at least")
+        raise ValueError(
+            f"{scores.shape[1]} methods in {len(scores)} whole runs: Friedman needs 3 and 2 at least"
+        )
     x = scores.to_numpy(float)
-    ranks = pd.Series(rankdata(-x if best == "high" else x, axis=1).mean(0), scores.columns).sort_values(kind="stable")
+    ranks = pd.Series(
+        rankdata(-x if best == "high" else x, axis=1).mean(0), scores.columns
+    ).sort_values(kind="stable")
     alike = not np.ptp(x, axis=1).any()
     friedman = 1.0 if alike else float(friedmanchisquare(*x.T).pvalue)
     p = _pairs(scores[ranks.index])
     same = p.to_numpy() >= alpha if friedman < alpha else np.ones(p.shape, dtype=bool)
-    return CriticalDifferences(ranks, friedman, p, _stretches(list(ranks.index), same), len(scores))
+    return CriticalDifferences(
+        ranks, friedman, p, _stretches(list(ranks.index), same), len(scores)
+    )
 
 
 def difference_diagram(found: CriticalDifferences) -> Figure:
@@ -208,7 +248,13 @@ def difference_diagram(found: CriticalDifferences) -> Figure:
     from matplotlib.figure import Figure
 
     names = found.ranks.index
-    together = [[float(a == b or any({a, b} <= set(group) for group in found.groups)) for b in names] for a in names]
+    together = [
+        [
+            float(a == b or any({a, b} <= set(group) for group in found.groups))
+            for b in names
+        ]
+        for a in names
+    ]
     fig = Figure(figsize=(7.5, 0.25 * len(names) + 0.8), layout="constrained")
     scikit_posthocs.critical_difference_diagram(
         found.ranks,
@@ -239,7 +285,14 @@ def _pairs(scores: DataFrame) -> DataFrame:
     x = scores.to_numpy(float)
     i, j = np.triu_indices(x.shape[1], 1)
     gaps = (x[:, i] - x[:, j]).T  # (pairs, runs)
-    p = holm(np.array([wilcoxon(gap, zero_method="zsplit").pvalue if gap.any() else 1.0 for gap in gaps]))
+    p = holm(
+        np.array(
+            [
+                wilcoxon(gap, zero_method="zsplit").pvalue if gap.any() else 1.0
+                for gap in gaps
+            ]
+        )
+    )
     table = np.ones((x.shape[1],) * 2)
     table[i, j] = table[j, i] = p
     return pd.DataFrame(table, scores.columns, scores.columns)

@@ -26,7 +26,9 @@ from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, plan
 
-START, SAMPLE, CLIENT, DRAW, PROBE = range(5)  # purposes: random streams of different purpose never meet
+START, SAMPLE, CLIENT, DRAW, PROBE = range(
+    5
+)  # purposes: random streams of different purpose never meet
 
 
 class ClientError(RuntimeError):
@@ -56,10 +58,14 @@ class Evaluation(NamedTuple):
         """Counts of (true class, predicted class) for each client."""
         K, C = len(self.of), self.classes
         if K * C * C > 4e8:
-            raise ValueError(f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, true and pred")
+            raise ValueError(
+                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, true and pred"
+            )
         owners = int(self.of.max()) + 1
         cells = (self.owner * C + self.true) * C + self.pred
-        return torch.bincount(cells, minlength=owners * C * C).view(owners, C, C)[self.of]
+        return torch.bincount(cells, minlength=owners * C * C).view(owners, C, C)[
+            self.of
+        ]
 
 
 class Truth(NamedTuple):
@@ -147,32 +153,61 @@ class Federation:
         _check_choice("backend", backend, ("auto", "lean", "batched"))
         _check_choice("diverged", diverged, ("raise", "record"))
         _check_parts(data, parts)
-        self.local, self.seed, self.diverged, self.batch_stats = local or Local(), seed, diverged, batch_stats
-        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        self.local, self.seed, self.diverged, self.batch_stats = (
+            local or Local(),
+            seed,
+            diverged,
+            batch_stats,
+        )
+        self.device = torch.device(
+            ("cuda" if torch.cuda.is_available() else "cpu")
+            if device == "auto"
+            else device
+        )
         self.K, self.classes = len(parts.train), data.classes
-        self.n = torch.tensor([len(i) for i in parts.train], device=self.device)  # (K,) training samples
-        self.t = 0  # the round, set by run: learning-rate schedules and events look at it
+        self.n = torch.tensor(
+            [len(i) for i in parts.train], device=self.device
+        )  # (K,) training samples
+        self.t = (
+            0  # the round, set by run: learning-rate schedules and events look at it
+        )
         self.meter, self.events = Meter(), []
         self._x, self._y = _tensors(data, self.device, dtype)
-        self._loss = loss or (squared_error if self._y.is_floating_point() else cross_entropy)
+        self._loss = loss or (
+            squared_error if self._y.is_floating_point() else cross_entropy
+        )
         self._parts, self._model, self._dtype, self._start = parts, model, dtype, start
         self._ids = np.arange(self.K) if ids is None else np.asarray(ids)
-        self._visits, self._samples, self._seeds = np.zeros(self.K, dtype=np.int64), 0, 0
-        self._memory: dict[tuple[int, int], tuple[Tensor, ...]] = {}  # optimiser state by (client, slot), if kept
+        self._visits, self._samples, self._seeds = (
+            np.zeros(self.K, dtype=np.int64),
+            0,
+            0,
+        )
+        self._memory: dict[
+            tuple[int, int], tuple[Tensor, ...]
+        ] = {}  # optimiser state by (client, slot), if kept
         used = np.concatenate([*parts.train, *parts.test])
-        self._server = torch.as_tensor(np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device)
+        self._server = torch.as_tensor(
+            np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device
+        )
 
         module = self._build(0)
         self.layout = Layout.of(module)
         if start is not None and start.shape != (self.layout.D,):
-            raise ValueError(f"start has shape {tuple(start.shape)}, a row of this model has {self.layout.D} columns")
+            raise ValueError(
+                f"start has shape {tuple(start.shape)}, a row of this model has {self.layout.D} columns"
+            )
         _check_model(module, self._x, self.classes, self._y.is_floating_point())
         if backend == "auto":
             backend = "batched" if self.device.type == "cuda" else "lean"
         if backend == "batched":
-            self.backend = Batched(module, self._x, self._y, self._loss, int(self.n.max()), chunk, memory)
+            self.backend = Batched(
+                module, self._x, self._y, self._loss, int(self.n.max()), chunk, memory
+            )
         else:
-            threads = 1 if self.device.type == "cuda" else workers or torch.get_num_threads()
+            threads = (
+                1 if self.device.type == "cuda" else workers or torch.get_num_threads()
+            )
             self.backend = Lean(module, self._x, self._y, self._loss, threads)
 
     def __repr__(self) -> str:
@@ -188,15 +223,21 @@ class Federation:
         if models < 1:
             raise ValueError(f"start: asked for {models} models")
         if self._start is not None:
-            return torch.as_tensor(self._start, dtype=self._dtype, device=self.device).repeat(models, 1)
+            return torch.as_tensor(
+                self._start, dtype=self._dtype, device=self.device
+            ).repeat(models, 1)
         return torch.stack([self.layout.row(self._build(j)) for j in range(models)])
 
-    def sample(self, size: int | float = 1.0, among: Tensor | None = None) -> Tensor:  # (n,)
+    def sample(
+        self, size: int | float = 1.0, among: Tensor | None = None
+    ) -> Tensor:  # (n,)
         """Draw clients without replacement: a number of them, or a fraction; ``among`` a mask (K,) or their numbers."""
         pool, fraction = self._who(among), isinstance(size, float)
         count = math.ceil(size * len(pool)) if fraction else int(size)
         if not size > 0 or (fraction and size > 1):
-            raise ValueError(f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]")
+            raise ValueError(
+                f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]"
+            )
         order = self.tickets()[pool].argsort(stable=True)
         return pool[order[:count]].sort().values
 
@@ -205,7 +246,9 @@ class Federation:
 
         Gumbel numbers made of them draw clients with unequal probabilities.
         """
-        drawn = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[self._ids]
+        drawn = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[
+            self._ids
+        ]
         self._samples += 1
         return torch.as_tensor(drawn, device=self.device)
 
@@ -243,15 +286,24 @@ class Federation:
         if len(set(who.tolist())) < len(who):
             raise ValueError("train: a client is listed twice; train it in two calls")
         local = replace(self.local, **changes)
-        args = [torch.as_tensor(a, device=self.device).expand(len(who), *a.shape[1:]) for a in args]
+        args = [
+            torch.as_tensor(a, device=self.device).expand(len(who), *a.shape[1:])
+            for a in args
+        ]
         plans = [self._plan(k, local) for k in who.tolist()]
         homes = [(k, slot) for k in who.tolist()]
-        states = [self._memory.get(home) if local.keep_state else None for home in homes]
+        states = [
+            self._memory.get(home) if local.keep_state else None for home in homes
+        ]
         try:
-            done = self.backend.train(rows, plans, local, local.lr_at(self.t), correct, args, states)
+            done = self.backend.train(
+                rows, plans, local, local.lr_at(self.t), correct, args, states
+            )
         except TaskError as error:
             cause = error.__cause__
-            raise ClientError(f"client {int(who[error.i])}: {type(cause).__name__}: {cause}") from cause
+            raise ClientError(
+                f"client {int(who[error.i])}: {type(cause).__name__}: {cause}"
+            ) from cause
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
             self._memory |= zip(homes, done.states, strict=True)
@@ -260,7 +312,9 @@ class Federation:
         theta = self._only_finite(rows, done.theta, done.losses, plans, homes, local)
         return Update(theta, done.losses, who)
 
-    def loss(self, theta: Tensor, clients: Tensor | None = None, on: str = "train") -> Tensor:
+    def loss(
+        self, theta: Tensor, clients: Tensor | None = None, on: str = "train"
+    ) -> Tensor:
         """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,); IFCA chooses by it."""
         who, parts = self._who(clients), self._own(on)
         rows = theta[None] if theta.dim() == 1 else theta
@@ -269,7 +323,9 @@ class Federation:
         y = self._y[index]
         for c, row in enumerate(rows):
             logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
-            total = torch.zeros_like(out[:, c]).index_add_(0, owner, self._loss(logits, y))
+            total = torch.zeros_like(out[:, c]).index_add_(
+                0, owner, self._loss(logits, y)
+            )
             out[:, c] = total / size
         self._count(down=len(who) * rows.nbytes, up=out.nbytes)
         return out[:, 0] if theta.dim() == 1 else out
@@ -283,7 +339,9 @@ class Federation:
         for c in range(self.classes):
             own = self._server[self._y[self._server] == c].cpu().numpy()
             if not len(own) or per_class < 1:
-                raise ValueError(f"probe: {per_class} samples of class {c} wanted, {len(own)} are held by no client")
+                raise ValueError(
+                    f"probe: {per_class} samples of class {c} wanted, {len(own)} are held by no client"
+                )
             mine.append(rng.permutation(own)[:per_class])
         index = torch.as_tensor(np.concatenate(mine), device=self.device)
         return self._x[index], self._y[index]
@@ -302,7 +360,9 @@ class Federation:
         ``labels`` is (K,), the row of each client; or (K, C), the weight of each row in a soft vote of probabilities.
         """
         if self._y.is_floating_point():
-            raise ValueError('evaluate counts classes; for real targets use fed.loss(theta, on="test")')
+            raise ValueError(
+                'evaluate counts classes; for real targets use fed.loss(theta, on="test")'
+            )
         votes = torch.as_tensor(labels, device=self.device)
         _check_votes(votes, self.K, len(theta))
         if on == "server":  # clients with the same model share its evaluation
@@ -314,7 +374,10 @@ class Federation:
         y = self._y[index]
         probability = self._vote(theta, votes, index, owner)  # (N, classes)
         surprise = -probability.gather(1, y[:, None])[:, 0].clamp_min(1e-30).log()
-        loss = torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise) / size
+        loss = (
+            torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise)
+            / size
+        )
         return Evaluation(owner, y, probability.argmax(1), loss[of], of, self.classes)
 
     # --- what the judge, and a checkpoint, may see -------------------------------------------------------------------
@@ -334,23 +397,39 @@ class Federation:
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """All that changes in a federation while it runs, as arrays: restore() brings it back bit for bit."""
-        arrays = {"visits": self._visits.copy(), "draws": np.array([self._samples, self._seeds])}
-        arrays |= {f"meter.{name}": np.array(v) for name, v in asdict(self.meter).items()}
+        arrays = {
+            "visits": self._visits.copy(),
+            "draws": np.array([self._samples, self._seeds]),
+        }
+        arrays |= {
+            f"meter.{name}": np.array(v) for name, v in asdict(self.meter).items()
+        }
         for (k, slot), state in self._memory.items():
-            arrays |= {f"memory.{k}.{slot}.{i}": t.cpu().numpy() for i, t in enumerate(state)}
+            arrays |= {
+                f"memory.{k}.{slot}.{i}": t.cpu().numpy() for i, t in enumerate(state)
+            }
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Take back what snapshot() gave."""
         if arrays["visits"].shape != (self.K,):
-            raise ValueError(f"restore: a snapshot of {len(arrays['visits'])} clients, this federation has {self.K}")
-        self._visits, (self._samples, self._seeds) = arrays["visits"].copy(), arrays["draws"].tolist()
-        self.meter = Meter(**{name: int(arrays[f"meter.{name}"]) for name in asdict(self.meter)})
+            raise ValueError(
+                f"restore: a snapshot of {len(arrays['visits'])} clients, this federation has {self.K}"
+            )
+        self._visits, (self._samples, self._seeds) = (
+            arrays["visits"].copy(),
+            arrays["draws"].tolist(),
+        )
+        self.meter = Meter(
+            **{name: int(arrays[f"meter.{name}"]) for name in asdict(self.meter)}
+        )
         memory: dict[tuple[int, int], dict[int, Tensor]] = {}
         for key in (key.split(".") for key in arrays if key.startswith("memory.")):
             value = torch.as_tensor(arrays[".".join(key)], device=self.device)
             memory.setdefault((int(key[1]), int(key[2])), {})[int(key[3])] = value
-        self._memory = {home: tuple(v[i] for i in range(len(v))) for home, v in memory.items()}
+        self._memory = {
+            home: tuple(v[i] for i in range(len(v))) for home, v in memory.items()
+        }
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -359,17 +438,25 @@ class Federation:
 
     def _build(self, j: int) -> nn.Module:
         if isinstance(self._model, nn.Module) or not callable(self._model):
-            raise TypeError("model must be a recipe, not a network: pass a function, e.g. lambda: lenet5(classes=10)")
+            raise TypeError(
+                "model must be a recipe, not a network: pass a function, e.g. lambda: lenet5(classes=10)"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self._stream(START, j).integers(2**62)))
             return self._model().to(self.device, self._dtype)
 
     def _plan(self, k: int, local: Local):
-        return plan(self._parts.train[k], local, self._stream(CLIENT, self._ids[k], self._visits[k]))
+        return plan(
+            self._parts.train[k],
+            local,
+            self._stream(CLIENT, self._ids[k], self._visits[k]),
+        )
 
     def _own(self, on: str) -> list[Tensor]:
         _check_choice("on", on, ("train", "test", "server"))
-        return [torch.as_tensor(i, device=self.device) for i in getattr(self._parts, on)]
+        return [
+            torch.as_tensor(i, device=self.device) for i in getattr(self._parts, on)
+        ]
 
     def _who(self, clients: Tensor | None) -> Tensor:
         if clients is None:
@@ -381,46 +468,69 @@ class Federation:
             return who.nonzero()[:, 0]
         who = who.long().reshape(-1)
         if len(who) and not (int(who.min()) >= 0 and int(who.max()) < self.K):
-            raise ValueError(f"clients are numbered 0..{self.K - 1}, found {int(who.min())}..{int(who.max())}")
+            raise ValueError(
+                f"clients are numbered 0..{self.K - 1}, found {int(who.min())}..{int(who.max())}"
+            )
         return who
 
     def _rows(self, theta: Tensor, n: int) -> Tensor:
         rows = theta.expand(n, -1) if theta.dim() == 1 else theta
         if rows.shape != (n, self.layout.D):
-            raise ValueError(f"train: theta of shape {tuple(theta.shape)} for {n} clients of {self.layout.D} columns")
+            raise ValueError(
+                f"train: theta of shape {tuple(theta.shape)} for {n} clients of {self.layout.D} columns"
+            )
         return rows
 
     def _count(self, down: int, up: int, updates: int = 0) -> None:
-        self.meter = Meter(self.meter.down + down, self.meter.up + up, self.meter.updates + updates)
+        self.meter = Meter(
+            self.meter.down + down, self.meter.up + up, self.meter.updates + updates
+        )
 
-    def _vote(self, theta: Tensor, votes: Tensor, index: Tensor, owner: Tensor) -> Tensor:  # (N, classes)
+    def _vote(
+        self, theta: Tensor, votes: Tensor, index: Tensor, owner: Tensor
+    ) -> Tensor:  # (N, classes)
         """Weighted mean of the rows' class probabilities at each sample; a hard label is a weight of one."""
         if votes.dim() == 1:
             votes = F.one_hot(votes, len(theta))
         votes = votes[owner].to(self._dtype)  # (N, C)
-        row, sample = votes.T.nonzero(as_tuple=True)  # who votes at which sample, row by row
+        row, sample = votes.T.nonzero(
+            as_tuple=True
+        )  # who votes at which sample, row by row
         p = self._outputs(theta, row, index[sample], owner[sample]).softmax(1)
-        total = torch.zeros(len(index), self.classes, dtype=self._dtype, device=self.device)
+        total = torch.zeros(
+            len(index), self.classes, dtype=self._dtype, device=self.device
+        )
         total.index_add_(0, sample, votes[sample, row, None] * p)
         return total / total.sum(1, keepdim=True)
 
-    def _outputs(self, theta: Tensor, row: Tensor, index: Tensor, owner: Tensor) -> Tensor:  # (N, ...)
+    def _outputs(
+        self, theta: Tensor, row: Tensor, index: Tensor, owner: Tensor
+    ) -> Tensor:  # (N, ...)
         """Outputs of row ``row[j]`` at sample ``index[j]``; equal rows stand together, and so do equal owners in them.
 
         With ``batch_stats`` a model meets one owner's samples at a time, for their statistics are its own.
         """
         group = row * (int(owner.max()) + 1) + owner if self.batch_stats else row
         sizes = group.unique_consecutive(return_counts=True)[1].tolist()
-        tasks = [(theta[c[0]], self._x[i]) for c, i in zip(row.split(sizes), index.split(sizes), strict=True)]
+        tasks = [
+            (theta[c[0]], self._x[i])
+            for c, i in zip(row.split(sizes), index.split(sizes), strict=True)
+        ]
         return torch.cat(self.backend.logits(tasks, train=self.batch_stats))
 
     def _only_finite(self, before, after, losses, plans, homes, local) -> Tensor:
-        bad = ~after.sum(1).isfinite()  # one cheap pass; a sum that overflows is divergence too
+        bad = ~after.sum(
+            1
+        ).isfinite()  # one cheap pass; a sum that overflows is divergence too
         if not bool(bad.any()):
             return after
         for i in bad.nonzero()[:, 0].tolist():
             lost = (~losses[i, : len(plans[i].size)].isfinite()).nonzero()
-            step = f"loss not finite from local step {int(lost[0])}" if len(lost) else "parameters not finite"
+            step = (
+                f"loss not finite from local step {int(lost[0])}"
+                if len(lost)
+                else "parameters not finite"
+            )
             what = f"diverged in round {self.t}: {step} (lr={local.lr_at(self.t):g}); lower lr or check the data"
             if self.diverged == "raise":
                 raise ClientError(f"client {homes[i][0]} {what}")
@@ -429,16 +539,18 @@ class Federation:
         return torch.where(bad[:, None], before, after)
 
 
-def _tensors(data: Dataset, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _tensors(
+    data: Dataset, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     x = data.x if data.x.flags.writeable else np.array(data.x)
     x = torch.from_numpy(x).to(device, dtype)
     if data.x.dtype == np.uint8:
         x /= 255
     if data.mean is not None:
         wide = (1, -1, *[1] * (x.dim() - 2))
-        x = (x - torch.tensor(data.mean, device=device, dtype=dtype).view(wide)) / torch.tensor(
-            data.std, device=device, dtype=dtype
-        ).view(wide)
+        x = (
+            x - torch.tensor(data.mean, device=device, dtype=dtype).view(wide)
+        ) / torch.tensor(data.std, device=device, dtype=dtype).view(wide)
     y = torch.from_numpy(np.array(data.y)).to(device)
     return x, y.to(dtype) if y.is_floating_point() else y
 
@@ -458,36 +570,62 @@ def _check_votes(votes: Tensor, K: int, C: int) -> None:
     if len(votes) != K:
         raise ValueError(f"evaluate: {len(votes)} labels for {K} clients")
     hard = votes.dim() == 1
-    if hard and (votes.is_floating_point() or int(votes.min()) < 0 or int(votes.max()) >= C):
-        raise ValueError(f"labels must be integers in 0..{C - 1}: one of the {C} rows serves each client")
-    if not hard and (votes.shape != (K, C) or not bool((votes >= 0).all() and (votes.sum(1) > 0).all())):
-        raise ValueError(f"votes must be ({K}, {C}) weights >= 0 with a positive sum for each client")
+    if hard and (
+        votes.is_floating_point() or int(votes.min()) < 0 or int(votes.max()) >= C
+    ):
+        raise ValueError(
+            f"labels must be integers in 0..{C - 1}: one of the {C} rows serves each client"
+        )
+    if not hard and (
+        votes.shape != (K, C)
+        or not bool((votes >= 0).all() and (votes.sum(1) > 0).all())
+    ):
+        raise ValueError(
+            f"votes must be ({K}, {C}) weights >= 0 with a positive sum for each client"
+        )
 
 
 def _check_parts(data: Dataset, parts: Partition) -> None:
     if not parts.train or len(parts.train) != len(parts.test):
-        raise ValueError(f"{len(parts.train)} training lists and {len(parts.test)} test lists: one each per client")
+        raise ValueError(
+            f"{len(parts.train)} training lists and {len(parts.test)} test lists: one each per client"
+        )
     for k, (train, test) in enumerate(zip(parts.train, parts.test, strict=True)):
         if len(train) == 0:
-            raise ValueError(f"client {k} has no training samples: raise min_size in the partition, or drop it")
+            raise ValueError(
+                f"client {k} has no training samples: raise min_size in the partition, or drop it"
+            )
         both = np.concatenate([train, test])
         if both.min() < 0 or both.max() >= len(data.x):
-            raise ValueError(f"client {k} names sample {both.max()}, but the data has {len(data.x)}")
+            raise ValueError(
+                f"client {k} names sample {both.max()}, but the data has {len(data.x)}"
+            )
     if len(data.y) != len(data.x):
         raise ValueError(f"{len(data.x)} samples but {len(data.y)} labels")
     integer = np.issubdtype(data.y.dtype, np.integer)
     if integer and not (data.y.min() >= 0 and data.y.max() < data.classes):
-        raise ValueError(f"labels {data.y.min()}..{data.y.max()} do not lie in 0..{data.classes - 1}")
+        raise ValueError(
+            f"labels {data.y.min()}..{data.y.max()} do not lie in 0..{data.classes - 1}"
+        )
 
 
 def _check_model(module: nn.Module, x: Tensor, classes: int, regression: bool) -> None:
-    if any(isinstance(m, _BatchNorm) and m.track_running_stats and m.momentum is None for m in module.modules()):
-        raise ValueError("BatchNorm(momentum=None) counts batches, and a row holds no integers: set a momentum")
+    if any(
+        isinstance(m, _BatchNorm) and m.track_running_stats and m.momentum is None
+        for m in module.modules()
+    ):
+        raise ValueError(
+            "BatchNorm(momentum=None) counts batches, and a row holds no integers: set a momentum"
+        )
     module.eval()
     try:
         with torch.no_grad():
             out = module(x[:2])
     except RuntimeError as error:
-        raise ValueError(f"the model cannot take inputs of shape {tuple(x.shape[1:])}: {error}") from error
+        raise ValueError(
+            f"the model cannot take inputs of shape {tuple(x.shape[1:])}: {error}"
+        ) from error
     if not regression and out.shape != (len(x[:2]), classes):
-        raise ValueError(f"the model gives outputs {tuple(out.shape[1:])} per sample, the data has {classes} classes")
+        raise ValueError(
+            f"the model gives outputs {tuple(out.shape[1:])} per sample, the data has {classes} classes"
+        )

@@ -49,5 +49,7 @@ class History:
         if not self.rows:
             return "History(empty)"
         numbers = {k: v for k, v in self.final.items() if isinstance(v, float)}
-        shown = ", ".join(f"{name}={value:.4g}" for name, value in list(numbers.items())[:6])
+        shown = ", ".join(
+            f"{name}={value:.4g}" for name, value in list(numbers.items())[:6]
+        )
         return f"History(round {self.final['round']}: {shown})"

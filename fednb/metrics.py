@@ -25,7 +25,9 @@ Array = ArrayLike | torch.Tensor
 def _array(x: Array) -> np.ndarray:
     if isinstance(x, torch.Tensor):
         x = x.detach().cpu()
-        x = (x.double() if x.is_floating_point() else x).numpy()  # numpy has no bfloat16
+        x = (
+            x.double() if x.is_floating_point() else x
+        ).numpy()  # numpy has no bfloat16
     return np.asarray(x)
 
 
@@ -39,11 +41,15 @@ def _amounts(x: Array, name: str) -> np.ndarray:
     bad = np.argwhere(~(np.isfinite(v) & (v >= 0)))
     if len(bad):
         at = tuple(bad[0].tolist())
-        raise ValueError(f"{name}{list(at)} is {v[at]}: {name} must be finite and not negative")
+        raise ValueError(
+            f"{name}{list(at)} is {v[at]}: {name} must be finite and not negative"
+        )
     return v
 
 
-def _ratio(top: np.ndarray, bottom: np.ndarray, empty: float = np.nan) -> float | np.ndarray:
+def _ratio(
+    top: np.ndarray, bottom: np.ndarray, empty: float = np.nan
+) -> float | np.ndarray:
     out = np.divide(top, bottom, out=np.full(np.shape(top), empty), where=bottom > 0)
     return float(out) if out.ndim == 0 else out
 
@@ -52,21 +58,31 @@ def confusion(true: Array, pred: Array, classes: int) -> np.ndarray:
     """Count the samples of each true class (row) by predicted class (column): (classes, classes) int64."""
     t, p = _array(true), _array(pred)
     if t.ndim != 1 or t.shape != p.shape:
-        raise ValueError(f"true {t.shape} and pred {p.shape} do not match: give two vectors of one length")
+        raise ValueError(
+            f"true {t.shape} and pred {p.shape} do not match: give two vectors of one length"
+        )
     for name, v in (("true", t), ("pred", p)):
         if v.size and v.dtype.kind not in "iu":
             raise ValueError(f"{name} has type {v.dtype}: give integer class labels")
         if v.size and (v.min() < 0 or v.max() >= classes):
-            raise ValueError(f"{name} holds {v.min()}..{v.max()}: classes={classes} allows 0..{classes - 1}")
+            raise ValueError(
+                f"{name} holds {v.min()}..{v.max()}: classes={classes} allows 0..{classes - 1}"
+            )
     cell = t.astype(np.int64) * classes + p.astype(np.int64)
-    return np.bincount(cell, minlength=classes**2).astype(np.int64).reshape(classes, classes)
+    return (
+        np.bincount(cell, minlength=classes**2)
+        .astype(np.int64)
+        .reshape(classes, classes)
+    )
 
 
 def _margins(confusion: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per class: hits, true samples, predictions, each (..., C)."""
     m = _amounts(confusion, "confusion")
     if m.ndim < 2 or m.shape[-1] != m.shape[-2]:
-        raise ValueError(f"confusion has shape {m.shape}: give (..., C, C), rows true, columns predicted")
+        raise ValueError(
+            f"confusion has shape {m.shape}: give (..., C, C), rows true, columns predicted"
+        )
     return np.diagonal(m, axis1=-2, axis2=-1), m.sum(-1), m.sum(-2)
 
 
@@ -95,11 +111,15 @@ def share_weighted_accuracy(confusion: Array, shares: Array) -> float | np.ndarr
     hits, true, _ = _margins(confusion)
     p = _amounts(shares, "shares")
     if p.shape not in (true.shape, true.shape[-1:]):
-        raise ValueError(f"shares has shape {p.shape}: give {true.shape}, a train share per client and class")
+        raise ValueError(
+            f"shares has shape {p.shape}: give {true.shape}, a train share per client and class"
+        )
     return _ratio((hits * p).sum(-1), (true * p).sum(-1))
 
 
-def macro_f1(confusion: Array, over: Literal["true", "union"] = "true") -> float | np.ndarray:
+def macro_f1(
+    confusion: Array, over: Literal["true", "union"] = "true"
+) -> float | np.ndarray:
     """Mean over classes of F1 = 2 hits / (true + predicted): (..., C, C) -> (...).
 
     ``over="true"`` averages the classes that occur in the truth. ``over="union"`` adds those that were only
@@ -122,7 +142,9 @@ def average(values: Array, weights: Array | None = None) -> float | np.ndarray:
     v = _floats(values)
     w = np.ones(v.shape[-1:]) if weights is None else _amounts(weights, "weights")
     if v.ndim == 0 or w.shape != v.shape[-1:]:
-        raise ValueError(f"values {v.shape} and weights {w.shape} do not match: give one weight per client")
+        raise ValueError(
+            f"values {v.shape} and weights {w.shape} do not match: give one weight per client"
+        )
     known = ~np.isnan(v)
     return _ratio((np.where(known, v, 0.0) * w).sum(-1), (known * w).sum(-1))
 
@@ -153,7 +175,9 @@ def _curve(curve: Array) -> np.ndarray:
     return v
 
 
-def rounds_to(curve: Array, share: float = 0.95, of: Literal["final", "max"] = "final") -> int:
+def rounds_to(
+    curve: Array, share: float = 0.95, of: Literal["final", "max"] = "final"
+) -> int:
     """GCFL's T0.95: how many rounds a curve (T,) needs to reach `share` of its own final value.
 
     Rounds count from 1: curve[0] is the score after round 1. A curve that sinks at the end reaches its final
@@ -161,7 +185,9 @@ def rounds_to(curve: Array, share: float = 0.95, of: Literal["final", "max"] = "
     """
     v = _curve(curve)
     if not 0 < share <= 1 or of not in ("final", "max"):
-        raise ValueError(f"share={share}, of={of!r}: share must lie in (0, 1], of be 'final' or 'max'")
+        raise ValueError(
+            f"share={share}, of={of!r}: share must lie in (0, 1], of be 'final' or 'max'"
+        )
     return int((v >= share * (v[-1] if of == "final" else v.max())).argmax()) + 1
 
 
@@ -169,7 +195,9 @@ def auc(curve: Array, rounds: int = 50) -> float:
     """GCFL's AUC50: the mean score of the first 50 rounds, 1/50 Σ_t Acc_t; curve (T,), T >= rounds."""
     v = _curve(curve)
     if not 1 <= rounds <= len(v):
-        raise ValueError(f"rounds={rounds}, but the curve has {len(v)}: run longer or pass rounds={len(v)}")
+        raise ValueError(
+            f"rounds={rounds}, but the curve has {len(v)}: run longer or pass rounds={len(v)}"
+        )
     return float(v[:rounds].mean())
 
 
@@ -177,7 +205,9 @@ def _codes(labels: Array, name: str) -> np.ndarray:
     """Cluster names of any kind as codes 0..C-1."""
     v = _array(labels)
     if v.ndim != 1 or not v.size or (v.dtype.kind == "f" and np.isnan(v).any()):
-        raise ValueError(f"{name} has shape {v.shape}: give one cluster name per client, none of them nan")
+        raise ValueError(
+            f"{name} has shape {v.shape}: give one cluster name per client, none of them nan"
+        )
     return np.unique(v, return_inverse=True)[1]
 
 
@@ -186,7 +216,9 @@ def _compare(score: str, truth: Array, found: Array) -> float:
 
     t, f = _codes(truth, "truth"), _codes(found, "found")
     if len(t) != len(f):
-        raise ValueError(f"truth has {len(t)} clients, found has {len(f)}: give one label per client in both")
+        raise ValueError(
+            f"truth has {len(t)} clients, found has {len(f)}: give one label per client in both"
+        )
     return float(getattr(sklearn.metrics, score)(t, f))
 
 
@@ -223,22 +255,34 @@ def wasserstein(x: Array, y: Array, p: float = 2) -> float:
     """
     a, b = np.sort(_amounts(x, "x")), np.sort(_amounts(y, "y"))
     if a.ndim != 1 or not a.size or a.shape != b.shape or not p >= 1:
-        raise ValueError(f"x {a.shape}, y {b.shape}, p={p}: give two vectors of one length, and p >= 1")
+        raise ValueError(
+            f"x {a.shape}, y {b.shape}, p={p}: give two vectors of one length, and p >= 1"
+        )
     gap = np.abs(a - b)
     top = gap.max()  # taken out of the power, which would underflow for large p
-    return float(top * np.mean((gap / top) ** p) ** (1 / p)) if top > 0 and p < np.inf else float(top)
+    return (
+        float(top * np.mean((gap / top) ** p) ** (1 / p))
+        if top > 0 and p < np.inf
+        else float(top)
+    )
 
 
 def _ranked(frequencies: Array, labels: Array) -> tuple[np.ndarray, np.ndarray, bool]:
     """Sorted class shares (K, C), cluster codes (K,), and whether a score of them is defined."""
     x, codes = _amounts(frequencies, "frequencies"), _codes(labels, "labels")
     if x.ndim != 2 or len(x) != len(codes):
-        raise ValueError(f"frequencies {x.shape}, {len(codes)} labels: give (K, C) and K, a row per client")
+        raise ValueError(
+            f"frequencies {x.shape}, {len(codes)} labels: give (K, C) and K, a row per client"
+        )
     empty = np.flatnonzero(x.sum(1) == 0)
     if len(empty):
-        raise ValueError(f"client {empty[0]} has only zero frequencies: leave out clients without samples")
+        raise ValueError(
+            f"client {empty[0]} has only zero frequencies: leave out clients without samples"
+        )
     x = np.sort(x, axis=1)[:, ::-1]  # Eq. 7: x_(1) >= x_(2) >= ...
-    x = (x / x.sum(1, keepdims=True)).round(12)  # shares that differ by float noise only are equal
+    x = (x / x.sum(1, keepdims=True)).round(
+        12
+    )  # shares that differ by float noise only are equal
     return x, codes, 1 < codes.max() + 1 < len(x) and bool(np.ptp(x, axis=0).any())
 
 
@@ -256,7 +300,11 @@ def wasserstein_silhouette(frequencies: Array, labels: Array) -> float:
 
     x, codes, defined = _ranked(frequencies, labels)
     # Distances by differences: scikit-learn's own route, a Gram product, leaves 1e-8 between equal rows.
-    return float(silhouette_score(squareform(pdist(x)), codes, metric="precomputed")) if defined else np.nan
+    return (
+        float(silhouette_score(squareform(pdist(x)), codes, metric="precomputed"))
+        if defined
+        else np.nan
+    )
 
 
 def wasserstein_davies_bouldin(frequencies: Array, labels: Array) -> float:
@@ -272,7 +320,16 @@ def wasserstein_davies_bouldin(frequencies: Array, labels: Array) -> float:
     if not defined:
         return np.nan
     groups = [x[codes == c] for c in range(codes.max() + 1)]
-    centre = np.array([g.mean(0) for g in groups]).round(12)  # equal up to float noise is equal
-    inner = np.array([np.linalg.norm(g - m, axis=1).mean() for g, m in zip(groups, centre, strict=True)])
+    centre = np.array([g.mean(0) for g in groups]).round(
+        12
+    )  # equal up to float noise is equal
+    inner = np.array(
+        [
+            np.linalg.norm(g - m, axis=1).mean()
+            for g, m in zip(groups, centre, strict=True)
+        ]
+    )
     between = cdist(centre, centre)
-    return float(np.asarray(_ratio(inner[:, None] + inner, between, empty=0.0)).max(1).mean())
+    return float(
+        np.asarray(_ratio(inner[:, None] + inner, between, empty=0.0)).max(1).mean()
+    )

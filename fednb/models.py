@@ -22,7 +22,9 @@ def linear(inputs: int = 64, classes: int = 10, bias: bool = True) -> nn.Sequent
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes, bias=bias))
 
 
-def mlp(inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10) -> nn.Sequential:
+def mlp(
+    inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10
+) -> nn.Sequential:
     """Fully connected ReLU network; ``mlp(784, (200, 200))`` is FedAvg's MNIST 2NN."""
     layers: list[nn.Module] = [nn.Flatten()]
     for width_in, width_out in zip([inputs, *hidden[:-1]], hidden, strict=True):
@@ -53,8 +55,18 @@ def cnn_bn(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequenti
     channels, height, width = shape
     flat = 32 * _pooled(height, width, kernel=5, padding=2)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
+        *(
+            nn.Conv2d(channels, 16, 5, padding=2),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ),
+        *(
+            nn.Conv2d(16, 32, 5, padding=2),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ),
         *(nn.Flatten(), nn.Linear(flat, classes)),
     )
 
@@ -74,7 +86,11 @@ def cnn(
     channels, height, width = shape
     first, second = filters
     sizes = [second * _pooled(height, width, kernel=5, padding=padding), *dense]
-    hidden = [layer for a, b in zip(sizes, sizes[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU())]
+    hidden = [
+        layer
+        for a, b in zip(sizes, sizes[1:], strict=False)
+        for layer in (nn.Linear(a, b), nn.ReLU())
+    ]
     return nn.Sequential(
         *(nn.Conv2d(channels, first, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(first, second, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
@@ -101,11 +117,17 @@ class Residual(nn.Module):
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *(nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(
+                nn.Conv2d(before, width, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ),
             *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
         )
         fits = nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
-        self.past = nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
+        self.past = (
+            nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Add, and cut off below 0."""
@@ -114,16 +136,24 @@ class Residual(nn.Module):
 
 def resnet34(classes: int = 10) -> nn.Sequential:
     """ResNet34 for small images, as OCFL has it: the first convolution is 3x3, nothing is pooled before the blocks."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 3, 1, 1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+    ]
     before = 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for i in range(blocks):
             layers.append(Residual(before, width, 2 if i == 0 and width > 64 else 1))
             before = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
+    )
 
 
-def mobilenet_v2(classes: int = 1000, pretrained: bool = False, dropout: float = 0.2) -> nn.Sequential:
+def mobilenet_v2(
+    classes: int = 1000, pretrained: bool = False, dropout: float = 0.2
+) -> nn.Sequential:
     """MobileNetV2 as torchvision builds it, for colour images: FedGWC's network for Landmarks and iNaturalist.
 
     With ``pretrained``, all layers but the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper
@@ -135,9 +165,15 @@ def mobilenet_v2(classes: int = 1000, pretrained: bool = False, dropout: float =
     net = zoo.mobilenet_v2(num_classes=classes, dropout=dropout)
     if pretrained:
         state = _weights(zoo.MobileNet_V2_Weights.IMAGENET1K_V1)
-        body = {name.removeprefix("features."): t for name, t in state.items() if name.startswith("features.")}
+        body = {
+            name.removeprefix("features."): t
+            for name, t in state.items()
+            if name.startswith("features.")
+        }
         net.features.load_state_dict(body)
-    return nn.Sequential(net.features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *net.classifier)
+    return nn.Sequential(
+        net.features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *net.classifier
+    )
 
 
 def _weights(weights) -> dict[str, Tensor]:
@@ -145,7 +181,10 @@ def _weights(weights) -> dict[str, Tensor]:
     try:
         return weights.get_state_dict(progress=False, check_hash=True)
     except Exception as error:  # whatever the network may raise
-        folder, file = Path(torch.hub.get_dir()) / "checkpoints", weights.url.rpartition("/")[2]
+        folder, file = (
+            Path(torch.hub.get_dir()) / "checkpoints",
+            weights.url.rpartition("/")[2],
+        )
         raise FileNotFoundError(
             f"the pretrained weights were not found, nor could they be downloaded ({type(error).__name__}: {error}). "
             f"Put torchvision's file {file} into {folder} (TORCH_HOME moves it), or take pretrained=False"
@@ -176,7 +215,9 @@ def torchvision() -> ModuleType:
 def _pooled(height: int, width: int, kernel: int, padding: int) -> int:
     """Pixels left after two (convolution, 2x2 pool) blocks."""
     for _ in range(2):
-        height, width = ((side + 2 * padding - kernel + 1) // 2 for side in (height, width))
+        height, width = (
+            (side + 2 * padding - kernel + 1) // 2 for side in (height, width)
+        )
     if min(height, width) < 1:
         raise ValueError("the images are too small for this network; use mlp or linear")
     return math.prod((height, width))

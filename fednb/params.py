@@ -29,13 +29,21 @@ class Layout:
     def of(cls, module: nn.Module) -> Layout:
         """Read the layout off a module; integer buffers (BatchNorm's batch counter) are left out of the row."""
         parameters = dict(module.named_parameters())
-        buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+        buffers = {
+            name: b for name, b in module.named_buffers() if b.is_floating_point()
+        }
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
         tensors = {**parameters, **buffers}
         P = sum(p.numel() for p in parameters.values())
         D = sum(t.numel() for t in tensors.values())
-        return cls(tuple(tensors), tuple(t.shape for t in tensors.values()), len(parameters), P, D)
+        return cls(
+            tuple(tensors),
+            tuple(t.shape for t in tensors.values()),
+            len(parameters),
+            P,
+            D,
+        )
 
     @property
     def sizes(self) -> list[int]:
@@ -56,7 +64,9 @@ class Layout:
     def bind(self, module: nn.Module) -> Tensor:  # (D,)
         """Make the module's tensors views of one fresh row, and return it: writing the row is loading a model."""
         row = self.row(module)
-        for name, start, shape in zip(self.names, self._starts(), self.shapes, strict=True):
+        for name, start, shape in zip(
+            self.names, self._starts(), self.shapes, strict=True
+        ):
             # each view comes from its own ``.data``, so that one BatchNorm's update does not look to autograd
             # like a change of all other tensors
             view = row.data[start : start + math.prod(shape)].view(shape)
@@ -72,11 +82,15 @@ class Layout:
         """Columns of the parameters whose names match, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
         hits = [
             torch.arange(start, start + size)
-            for name, start, size in zip(self.names, self._starts(), self.sizes, strict=True)
+            for name, start, size in zip(
+                self.names, self._starts(), self.sizes, strict=True
+            )
             if start < self.P and fnmatch(name, pattern)
         ]
         if not hits:
-            raise ValueError(f"no parameter matches {pattern!r}; there are {', '.join(self.names)}")
+            raise ValueError(
+                f"no parameter matches {pattern!r}; there are {', '.join(self.names)}"
+            )
         return torch.cat(hits)
 
     def _starts(self) -> list[int]:
@@ -102,14 +116,22 @@ def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tenso
 
     One-hot membership times weight, each line normalised, is a (C, n) matrix: aggregation is one product.
     """
-    rows, old, labels = torch.as_tensor(rows), torch.as_tensor(old), torch.as_tensor(labels)
+    rows, old, labels = (
+        torch.as_tensor(rows),
+        torch.as_tensor(old),
+        torch.as_tensor(labels),
+    )
     C = len(old)
     if len(labels) != len(rows):
         raise ValueError(f"mean_by: {len(rows)} rows but {len(labels)} labels")
     if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < C):
-        raise ValueError(f"mean_by: labels must lie in 0..{C - 1}, found {int(labels.min())}..{int(labels.max())}")
+        raise ValueError(
+            f"mean_by: labels must lie in 0..{C - 1}, found {int(labels.min())}..{int(labels.max())}"
+        )
     A = torch.zeros(C, len(rows), dtype=rows.dtype, device=rows.device)  # (C, n)
-    A[labels.long(), torch.arange(len(rows), device=rows.device)] = _weights(weights, rows)
+    A[labels.long(), torch.arange(len(rows), device=rows.device)] = _weights(
+        weights, rows
+    )
     total = A.sum(dim=1, keepdim=True)  # (C, 1)
     return torch.where(total > 0, (A / total.where(total > 0, 1)) @ rows, old)
 
@@ -117,7 +139,9 @@ def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tenso
 def _weights(weights: Tensor, rows: Tensor) -> Tensor:
     weights = torch.as_tensor(weights, dtype=rows.dtype, device=rows.device)
     if weights.shape != rows.shape[:1]:
-        raise ValueError(f"{len(rows)} rows but weights of shape {tuple(weights.shape)}")
+        raise ValueError(
+            f"{len(rows)} rows but weights of shape {tuple(weights.shape)}"
+        )
     if not bool((weights >= 0).all()):
         raise ValueError("weights must be non-negative numbers")
     return weights

@@ -30,7 +30,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-UNIFORM = 1000.0  # from here on a Dirichlet is replaced by its limit: exactly equal shares
+UNIFORM = (
+    1000.0  # from here on a Dirichlet is replaced by its limit: exactly equal shares
+)
 TRIES = 100  # draws of a per-class law that may starve a client, before the last one is repaired
 
 
@@ -42,15 +44,25 @@ class Partition(NamedTuple):
     truth: np.ndarray | None = None  # (K,) int64; None where the law knows no clusters
 
 
-def iid(y: np.ndarray, clients: int, *, seed: int = 0, test: float = 0.2, min_size: int = 2) -> Partition:
+def iid(
+    y: np.ndarray, clients: int, *, seed: int = 0, test: float = 0.2, min_size: int = 2
+) -> Partition:
     """Deal the pool at random into equal parts (±1): one hidden cluster. Complete."""
     y, sizes, rng = _start(y, clients, seed, test, min_size)
-    counts = class_counts(np.array_split(rng.permutation(len(y)), clients), y, len(sizes))
+    counts = class_counts(
+        np.array_split(rng.permutation(len(y)), clients), y, len(sizes)
+    )
     return _deal(y, counts, rng, test, min_size, truth=np.zeros(clients, np.int64))
 
 
 def dirichlet(
-    y: np.ndarray, clients: int, alpha: float, *, seed: int = 0, test: float = 0.2, min_size: int = 2
+    y: np.ndarray,
+    clients: int,
+    alpha: float,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
 ) -> Partition:
     """Give each client its own class mixture q_k ~ Dir(α·p), p = class shares of the pool. Complete.
 
@@ -68,7 +80,13 @@ def dirichlet(
 
 
 def dirichlet_per_class(
-    y: np.ndarray, clients: int, alpha: float, *, seed: int = 0, test: float = 0.2, min_size: int = 2
+    y: np.ndarray,
+    clients: int,
+    alpha: float,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
 ) -> Partition:
     """Divide each class among the clients by shares ~ Dir(α·1): label skew and unequal sizes. Complete.
 
@@ -77,10 +95,20 @@ def dirichlet_per_class(
     (so it takes at least as many classes as clients), α ≥ 1000 deals every class evenly.
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
-    return _deal(y, _class_by_class(sizes, clients, alpha, min_size, rng), rng, test, min_size)
+    return _deal(
+        y, _class_by_class(sizes, clients, alpha, min_size, rng), rng, test, min_size
+    )
 
 
-def n_class(y: np.ndarray, clients: int, n: int, *, seed: int = 0, test: float = 0.2, min_size: int = 2) -> Partition:
+def n_class(
+    y: np.ndarray,
+    clients: int,
+    n: int,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
     """Let each client hold exactly n classes, each class shared evenly by its holders. Complete.
 
     Classes are picked at random among those held least so far, so each gets the same number of holders
@@ -89,8 +117,13 @@ def n_class(y: np.ndarray, clients: int, n: int, *, seed: int = 0, test: float =
     y, sizes, rng = _start(y, clients, seed, test, min_size)
     classes = np.count_nonzero(sizes)
     _check_count("n", n, classes, "number of classes")
-    _require(clients * n >= classes, f"{clients} clients x {n} cannot hold all {classes} classes; raise n")
-    return _deal(y, _even(_pick(clients, n, sizes > 0, rng), sizes, least=1), rng, test, min_size)
+    _require(
+        clients * n >= classes,
+        f"{clients} clients x {n} cannot hold all {classes} classes; raise n",
+    )
+    return _deal(
+        y, _even(_pick(clients, n, sizes > 0, rng), sizes, least=1), rng, test, min_size
+    )
 
 
 def cluster_dirichlet(
@@ -113,7 +146,10 @@ def cluster_dirichlet(
     truth, members = _blocks(clients, clusters)
     floor = np.maximum(min_size * members, int(0.3 * len(y) / clusters))
     groups = _class_by_class(sizes, clusters, alphas[0], floor, rng)  # (G, C)
-    counts = [_class_by_class(g, k, alphas[1], min_size, rng) for g, k in zip(groups, members, strict=True)]
+    counts = [
+        _class_by_class(g, k, alphas[1], min_size, rng)
+        for g, k in zip(groups, members, strict=True)
+    ]
     return _deal(y, np.concatenate(counts), rng, test, min_size, truth)
 
 
@@ -138,9 +174,14 @@ def cluster_n_class(
     _check_count("n", n, np.count_nonzero(sizes), "number of classes")
     _check_count("m", m, n, "n of its cluster")
     few = members.min()
-    _require(few * m >= n, f"{few} clients x m = {m} cannot hold a cluster's n = {n} classes; raise m")
+    _require(
+        few * m >= n,
+        f"{few} clients x m = {m} cannot hold a cluster's n = {n} classes; raise m",
+    )
     sets = _pick(clusters, n, sizes > 0, rng)  # (G, C)
-    holders = np.concatenate([_pick(k, m, s, rng) for s, k in zip(sets, members, strict=True)])
+    holders = np.concatenate(
+        [_pick(k, m, s, rng) for s, k in zip(sets, members, strict=True)]
+    )
     return _deal(y, _even(holders, sizes, least=1), rng, test, min_size, truth)
 
 
@@ -159,13 +200,21 @@ def by_class_sets(
     if the sets name every class; samples of other classes are left out.
     """
     ok = len(sizes) == len(class_sets) > 0 and min(sizes) >= 1
-    _require(ok, f"need a size >= 1 for each class set, got sizes {list(sizes)} for {len(class_sets)} sets")
+    _require(
+        ok,
+        f"need a size >= 1 for each class set, got sizes {list(sizes)} for {len(class_sets)} sets",
+    )
     truth = np.repeat(np.arange(len(sizes)), sizes)
     y, totals, rng = _start(y, len(truth), seed, test, min_size)
     for wanted in class_sets:
         known = [c for c in wanted if 0 <= c < len(totals) and totals[c]]
-        _require(0 < len(wanted) == len(known), f"class set {list(wanted)}: only {known} have samples")
-    sets = np.array([np.isin(np.arange(len(totals)), list(wanted)) for wanted in class_sets])  # (G, C)
+        _require(
+            0 < len(wanted) == len(known),
+            f"class set {list(wanted)}: only {known} have samples",
+        )
+    sets = np.array(
+        [np.isin(np.arange(len(totals)), list(wanted)) for wanted in class_sets]
+    )  # (G, C)
     return _deal(y, _even(sets[truth], totals, least=1), rng, test, min_size, truth)
 
 
@@ -185,16 +234,26 @@ def by_user(
     Complete if nobody is left out.
     """
     users = np.asarray(users)
-    _require(users.shape == np.shape(y), f"users of shape {users.shape} for labels of shape {np.shape(y)}")
+    _require(
+        users.shape == np.shape(y),
+        f"users of shape {users.shape} for labels of shape {np.shape(y)}",
+    )
     owner, sizes = np.unique(users, return_inverse=True, return_counts=True)[1:]
     enough = np.flatnonzero(sizes >= min_size)
     _require(len(enough) > 0, f"no user has min_size = {min_size} samples")
     if clients is not None:
-        _check_count("clients", clients, len(enough), f"number of users with {min_size} samples or more")
+        _check_count(
+            "clients",
+            clients,
+            len(enough),
+            f"number of users with {min_size} samples or more",
+        )
     kept = np.sort(enough[np.argsort(-sizes[enough], kind="stable")[:clients]])
     y, _, rng = _start(y, len(kept), seed, test, min_size)
     order = rng.permutation(len(y))
-    order = order[np.lexsort((y[order], owner[order]))]  # user by user, each in class order, shuffled within a class
+    order = order[
+        np.lexsort((y[order], owner[order]))
+    ]  # user by user, each in class order, shuffled within a class
     own = np.split(order, np.cumsum(sizes)[:-1])
     pairs = [_split(own[k], test, rng) for k in kept]
     return Partition([a for a, _ in pairs], [b for _, b in pairs])
@@ -218,7 +277,10 @@ def mixed(
     complete. Clients are disjoint; with `shared` only those of one group are, which FedGWC's numbers need:
     90 clients of one class and 500 samples each leave no ten classes for the others. Then use `match_test`.
     """
-    _require(len(groups) == len(alphas), f"{len(groups)} groups and {len(alphas)} alphas: give one each")
+    _require(
+        len(groups) == len(alphas),
+        f"{len(groups)} groups and {len(alphas)} alphas: give one each",
+    )
     truth = np.repeat(np.arange(len(groups)), groups)
     y, sizes, rng = _start(y, len(truth), seed, test, min_size)
     left, counts = sizes.copy(), np.zeros((len(truth), len(sizes)), np.int64)
@@ -230,10 +292,16 @@ def mixed(
     if not shared:
         return _deal(y, counts, rng, test, min_size, truth)
     own = [_deal(y, counts[truth == g], rng, test, min_size) for g in np.unique(truth)]
-    return Partition([i for part in own for i in part.train], [i for part in own for i in part.test], truth)
+    return Partition(
+        [i for part in own for i in part.train],
+        [i for part in own for i in part.test],
+        truth,
+    )
 
 
-def match_test(part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0) -> Partition:
+def match_test(
+    part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0
+) -> Partition:
     """Replace the test lists by official test samples with the class shares of each client's train data.
 
     Client k gets r·(its train count) samples of each class, rounded, with the largest r ≤ 1 that the test
@@ -246,14 +314,21 @@ def match_test(part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0
     have = class_counts(part.train, y, classes)  # (K, C)
     pool, used = np.bincount(y_test, minlength=classes), have.sum(0)
     lacking = np.flatnonzero((used > 0) & (pool == 0)).tolist()
-    _require(not lacking, f"the test pool has no samples of classes {lacking}, which clients train on")
+    _require(
+        not lacking,
+        f"the test pool has no samples of classes {lacking}, which clients train on",
+    )
     ratio = min(1.0, (pool[used > 0] / used[used > 0]).min())
     rng = np.random.default_rng(seed)
     counts = _whole(ratio * have, np.floor(ratio * used + 1e-9), rng)
-    return part._replace(test=[np.sort(own) + len(y) for own in _hand_out(y_test, counts, rng)])
+    return part._replace(
+        test=[np.sort(own) + len(y) for own in _hand_out(y_test, counts, rng)]
+    )
 
 
-def subset(y: np.ndarray, law: Callable[..., Partition], samples: int, *, seed: int = 0) -> Partition:
+def subset(
+    y: np.ndarray, law: Callable[..., Partition], samples: int, *, seed: int = 0
+) -> Partition:
     """Partition only `samples` of the pool, drawn at random, by a law with its own keywords bound.
 
     `subset(y, partial(iid, clients=30), 6000)` keeps clients small when they are few.
@@ -262,10 +337,14 @@ def subset(y: np.ndarray, law: Callable[..., Partition], samples: int, *, seed: 
     _check_count("samples", samples, len(y), "size of the pool")
     pick = np.sort(np.random.default_rng(seed).choice(len(y), samples, replace=False))
     part = law(y[pick], seed=seed)
-    return part._replace(train=[pick[own] for own in part.train], test=[pick[own] for own in part.test])
+    return part._replace(
+        train=[pick[own] for own in part.train], test=[pick[own] for own in part.test]
+    )
 
 
-def refill(y: np.ndarray, law: Callable[..., Partition], least: int = 6, *, seed: int = 0) -> Partition:
+def refill(
+    y: np.ndarray, law: Callable[..., Partition], least: int = 6, *, seed: int = 0
+) -> Partition:
     """Replace each client with fewer than `least` test samples by a copy of another, drawn at random.
 
     What WeCFL's released code does to keep its number of clients: copies share all their samples, so they
@@ -278,14 +357,24 @@ def refill(y: np.ndarray, law: Callable[..., Partition], least: int = 6, *, seed
     bad = np.setdiff1d(stand_in, good)
     stand_in[bad] = np.random.default_rng(seed).choice(good, len(bad))
     truth = None if part.truth is None else part.truth[stand_in]
-    return Partition([part.train[k] for k in stand_in], [part.test[k] for k in stand_in], truth)
+    return Partition(
+        [part.train[k] for k in stand_in], [part.test[k] for k in stand_in], truth
+    )
 
 
-def class_counts(indices_list: Sequence[np.ndarray], y: np.ndarray, classes: int) -> np.ndarray:
+def class_counts(
+    indices_list: Sequence[np.ndarray], y: np.ndarray, classes: int
+) -> np.ndarray:
     """Count each client's samples per class -> (K, classes) int64."""
     y = _labels(y)
-    _require(y.max() < classes, f"labels go up to {y.max()}, so classes = {classes} is too few")
-    rows = [np.bincount(y[np.asarray(own, np.int64)], minlength=classes) for own in indices_list]
+    _require(
+        y.max() < classes,
+        f"labels go up to {y.max()}, so classes = {classes} is too few",
+    )
+    rows = [
+        np.bincount(y[np.asarray(own, np.int64)], minlength=classes)
+        for own in indices_list
+    ]
     return np.array(rows, np.int64).reshape(-1, classes)
 
 
@@ -295,7 +384,10 @@ def class_counts(indices_list: Sequence[np.ndarray], y: np.ndarray, classes: int
 def _deal(y, counts, rng, test, min_size, truth=None) -> Partition:
     """Deal the samples by `counts` (K, C) and set a stratified share of each client's aside for testing."""
     k, least = counts.sum(1).argmin(), counts.sum(1).min()
-    _require(least >= min_size, f"client {k} gets {least} samples; take fewer clients or min_size <= {least}")
+    _require(
+        least >= min_size,
+        f"client {k} gets {least} samples; take fewer clients or min_size <= {least}",
+    )
     pairs = [_split(own, test, rng) for own in _hand_out(y, counts, rng)]
     return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
 
@@ -303,7 +395,10 @@ def _deal(y, counts, rng, test, min_size, truth=None) -> Partition:
 def _hand_out(y, counts, rng) -> list[np.ndarray]:
     """Shuffle each class and cut it by its column of `counts` (K, C): K index arrays, in class order."""
     piles = [rng.permutation(np.flatnonzero(y == c)) for c in range(counts.shape[1])]
-    cut = [np.split(pile, np.cumsum(column))[:-1] for pile, column in zip(piles, counts.T, strict=True)]
+    cut = [
+        np.split(pile, np.cumsum(column))[:-1]
+        for pile, column in zip(piles, counts.T, strict=True)
+    ]
     return [np.concatenate(pieces) for pieces in zip(*cut, strict=True)]
 
 
@@ -311,7 +406,9 @@ def _split(own, test, rng) -> tuple[np.ndarray, np.ndarray]:
     """Test on every (s/t)-th of s samples in class order: each class gives its share, to within one."""
     s = len(own)
     t = min(max(round(test * s), 1), s - 1) if test else 0
-    at = (np.arange(t) * s + rng.integers(s)) // max(t, 1)  # a random start keeps ties fair
+    at = (np.arange(t) * s + rng.integers(s)) // max(
+        t, 1
+    )  # a random start keeps ties fair
     return np.sort(np.delete(own, at)), np.sort(own[at])
 
 
@@ -328,10 +425,15 @@ def _whole(ideal, totals, rng) -> np.ndarray:
 def _even(holders, sizes, least=0) -> np.ndarray:
     """Share each class evenly by its `holders` (K, C); odd samples go round, so that totals even out too."""
     h = np.maximum(holders.sum(0), 1)
-    turn = (holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)) % h  # 0 = next in turn for an odd sample
+    turn = (
+        holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)
+    ) % h  # 0 = next in turn for an odd sample
     counts = holders * (sizes // h + (turn < sizes % h))
     short = np.flatnonzero((holders & (counts < least)).any(0)).tolist()
-    _require(not short, f"classes {short} have fewer samples than clients to hold them; take fewer clients")
+    _require(
+        not short,
+        f"classes {short} have fewer samples than clients to hold them; take fewer clients",
+    )
     return counts
 
 
@@ -339,16 +441,24 @@ def _pick(rows, n, allowed, rng) -> np.ndarray:
     """Let each row hold n of the `allowed` (C,) classes, those held least so far first -> (rows, C) bool."""
     holders = np.zeros((rows, len(allowed)), bool)
     for k in range(rows):
-        holders[k, np.lexsort((rng.random(len(allowed)), holders[:k].sum(0), ~allowed))[:n]] = True
+        holders[
+            k, np.lexsort((rng.random(len(allowed)), holders[:k].sum(0), ~allowed))[:n]
+        ] = True
     return holders
 
 
 def _limit(sizes, rows, alpha, rng) -> np.ndarray | None:
     """Counts (rows, C) at the two ends of a Dirichlet law, None between them."""
-    _require(alpha >= 0, f"alpha = {alpha}: need a number >= 0, where 0 never mixes and inf is uniform")
+    _require(
+        alpha >= 0,
+        f"alpha = {alpha}: need a number >= 0, where 0 never mixes and inf is uniform",
+    )
     if 0 < alpha < UNIFORM:
         return None
-    return _even(_unmixed(sizes, rows, rng) if alpha == 0 else np.ones((rows, len(sizes)), bool), sizes)
+    return _even(
+        _unmixed(sizes, rows, rng) if alpha == 0 else np.ones((rows, len(sizes)), bool),
+        sizes,
+    )
 
 
 def _unmixed(sizes, clients, rng) -> np.ndarray:
@@ -357,11 +467,15 @@ def _unmixed(sizes, clients, rng) -> np.ndarray:
     present = rng.permutation(np.flatnonzero(sizes))
     if clients >= len(present):
         owners = np.ones(len(present), np.int64)
-        for _ in range(clients - len(present)):  # one more for the class with most samples per owner
+        for _ in range(
+            clients - len(present)
+        ):  # one more for the class with most samples per owner
             owners[(sizes[present] / owners).argmax()] += 1
         holders[np.arange(clients), rng.permutation(np.repeat(present, owners))] = True
     else:
-        for c in sorted(present, key=lambda c: -sizes[c]):  # large classes first, to the emptiest client
+        for c in sorted(
+            present, key=lambda c: -sizes[c]
+        ):  # large classes first, to the emptiest client
             holders[(holders @ sizes).argmin(), c] = True
     return holders
 
@@ -381,23 +495,33 @@ def _client_by_client(sizes, clients, alpha, rng) -> np.ndarray:
             take = np.minimum(rng.multinomial(need, q / q.sum()), left)
             own += take
             left -= take
-    return rng.permutation(counts)  # the last to draw get leftovers: not always the last client
+    return rng.permutation(
+        counts
+    )  # the last to draw get leftovers: not always the last client
 
 
 def _mixture(p, left, size, alpha, rng) -> np.ndarray:
     """Counts (C,) of a client that takes `size` of the samples `left` (C,) of a pool with class shares p (C,)."""
-    _require(left.sum() >= size, f"{left.sum()} samples are left for a client of {size}; lower size")
+    _require(
+        left.sum() >= size,
+        f"{left.sum()} samples are left for a client of {size}; lower size",
+    )
     own, q = np.zeros(len(left), np.int64), np.zeros(len(left))
     if alpha == 0:  # a class that most is left of: different clients, different classes
         c = np.lexsort((rng.random(len(left)), -left))[0]
-        _require(left[c] >= size, f"no class has {size} samples left for a client of one class; lower size")
+        _require(
+            left[c] >= size,
+            f"no class has {size} samples left for a client of one class; lower size",
+        )
         own[c] = size
     elif alpha >= UNIFORM:
         own = np.minimum(_whole(size * p[:, None], size, rng)[:, 0], left)
     while need := size - own.sum():
         q[left == own] = 0
         if not q.any():  # a first draw, or one whose classes ran out
-            q[left > own] = rng.dirichlet(np.maximum(alpha * p, np.finfo(float).tiny)[left > own])
+            q[left > own] = rng.dirichlet(
+                np.maximum(alpha * p, np.finfo(float).tiny)[left > own]
+            )
         own += np.minimum(rng.multinomial(need, q / q.sum()), left - own)
     return own
 
@@ -407,9 +531,14 @@ def _class_by_class(sizes, rows, alpha, floor, rng) -> np.ndarray:
     counts = _limit(sizes, rows, alpha, rng)
     if alpha == 0:
         ok = rows <= np.count_nonzero(sizes) and (counts.sum(1) >= floor).all()
-        _require(ok, f"alpha = 0 deals whole classes, not enough for {rows} parts; take fewer or alpha > 0")
+        _require(
+            ok,
+            f"alpha = 0 deals whole classes, not enough for {rows} parts; take fewer or alpha > 0",
+        )
     for _ in range(TRIES if counts is None else 0):
-        counts = _whole(rng.dirichlet(np.full(rows, alpha), len(sizes)).T * sizes, sizes, rng)
+        counts = _whole(
+            rng.dirichlet(np.full(rows, alpha), len(sizes)).T * sizes, sizes, rng
+        )
         if (counts.sum(1) >= floor).all():
             break
     return _repair(counts, floor)
@@ -448,7 +577,10 @@ def _check_count(name, value, most, what) -> None:
 def _labels(y) -> np.ndarray:
     y = np.asarray(y)
     ok = y.ndim == 1 and y.size and y.dtype.kind in "iu"
-    _require(ok, f"labels must be a non-empty vector of integers, got shape {y.shape} of {y.dtype}")
+    _require(
+        ok,
+        f"labels must be a non-empty vector of integers, got shape {y.shape} of {y.dtype}",
+    )
     _require(y.min() >= 0, f"labels must be >= 0, got {y.min()}")
     return y.astype(np.int64, copy=False)
 
@@ -457,6 +589,11 @@ def _start(y, clients, seed, test, min_size):
     """Check what all laws share -> labels (N,), class sizes (C,), generator."""
     y = _labels(y)
     _check_count("min_size", min_size, len(y), "number of samples")
-    _check_count("clients", clients, len(y) // min_size, f"{len(y)} samples over min_size = {min_size}")
+    _check_count(
+        "clients",
+        clients,
+        len(y) // min_size,
+        f"{len(y)} samples over min_size = {min_size}",
+    )
     _require(0 <= test < 1, f"test = {test}: need a fraction in [0, 1)")
     return y, np.bincount(y), np.random.default_rng(seed)

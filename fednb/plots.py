@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")  # Okabe and Ito
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#B8A800",
+)  # Okabe and Ito
 MARKERS = "osD^vP*X"
 INK, FAINT = "#333333", "#D9D9D9"
 NAMES = {
@@ -58,7 +67,9 @@ def style() -> None:
     })  # fmt: skip
 
 
-def class_map(counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None = None) -> Figure:
+def class_map(
+    counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None = None
+) -> Figure:
     """Draw how many samples of each class every client holds, as bubbles: counts (K, C), area ~ samples.
 
     With ``truth`` (K,), the hidden clusters, clients are put in their order, and each cluster has a colour and a name
@@ -74,7 +85,13 @@ def class_map(counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None
     place, c = np.nonzero(counts[order])
     n = counts[order][place, c]
     colour = np.array(COLOURS)[truth[order][place] % len(COLOURS)]
-    ax.scatter(place, c, s=(0.95 * cell) ** 2 * n / max(n.max(initial=0), 1), c=colour, linewidths=0)
+    ax.scatter(
+        place,
+        c,
+        s=(0.95 * cell) ** 2 * n / max(n.max(initial=0), 1),
+        c=colour,
+        linewidths=0,
+    )
     ax.set(xlabel="client", ylabel="class", xlim=(-0.6, K - 0.4), ylim=(C - 0.4, -0.6))
     shown = np.arange(0, K, -(-K // 20))
     ax.set_xticks(shown, order[shown])
@@ -84,7 +101,12 @@ def class_map(counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None
     return fig
 
 
-def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "round", ax: Axes | None = None) -> Figure:
+def curves(
+    histories: Mapping[str, Any],
+    metric: str = "accuracy",
+    x: str = "round",
+    ax: Axes | None = None,
+) -> Figure:
     """Draw a metric over rounds, traffic or time, one line per name.
 
     Each value is a History or its frame, or a list of such runs (seeds): then the line is their mean and the band one
@@ -92,20 +114,39 @@ def curves(histories: Mapping[str, Any], metric: str = "accuracy", x: str = "rou
     """
     fig, ax = _axes(ax=ax)
     for i, (name, runs) in enumerate(histories.items()):
-        frames = [_frame(run, (metric, x)) for run in (runs if isinstance(runs, list | tuple) else [runs])]
+        frames = [
+            _frame(run, (metric, x))
+            for run in (runs if isinstance(runs, list | tuple) else [runs])
+        ]
         length = min(len(frame) for frame in frames)
-        xs, ys = (np.stack([np.asarray(f[c], float)[:length] for f in frames]) for c in (x, metric))  # (runs, rounds)
+        xs, ys = (
+            np.stack([np.asarray(f[c], float)[:length] for f in frames])
+            for c in (x, metric)
+        )  # (runs, rounds)
         at, mean, std = xs.mean(0) / (1e6 if x == "bytes" else 1), ys.mean(0), ys.std(0)
         colour, dashes = COLOURS[i % len(COLOURS)], ("-", "--", "-.", ":")[i % 4]
         ax.plot(at, mean, dashes, color=colour, label=name)
         if len(frames) > 1:
-            ax.fill_between(at, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
+            ax.fill_between(
+                at, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
+            )
     ax.set(xlabel=NAMES.get(x, x), ylabel=NAMES.get(metric, metric.replace("_", " ")))
-    ax.legend(**({"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(histories) > 5 else {}))  # many stand beside
+    ax.legend(
+        **(
+            {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+            if len(histories) > 5
+            else {}
+        )
+    )  # many stand beside
     return fig
 
 
-def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "", ax: Axes | None = None) -> Figure:
+def matrix(
+    M: ArrayLike,
+    labels: ArrayLike | None = None,
+    name: str = "",
+    ax: Axes | None = None,
+) -> Figure:
     """Draw a matrix over pairs of clients (K, K) as a heat map; ``name`` says what the colours mean.
 
     With ``labels`` (K,), rows and columns are sorted by cluster, and lines part the clusters: a good clustering shows
@@ -113,7 +154,9 @@ def matrix(M: ArrayLike, labels: ArrayLike | None = None, name: str = "", ax: Ax
     """
     M = _matrix(M, "M")
     if M.shape[0] != M.shape[1]:
-        raise ValueError(f"M has shape {M.shape}: give one row and one column per client, (K, K)")
+        raise ValueError(
+            f"M has shape {M.shape}: give one row and one column per client, (K, K)"
+        )
     labels = np.zeros(len(M), int) if labels is None else _labels(labels, len(M))
     order = np.argsort(labels, kind="stable")
     fig, ax = _axes(4.6, 3.9, ax)
@@ -133,13 +176,20 @@ def points(xy: ArrayLike, labels: ArrayLike | None = None) -> Figure:
     """Draw points of the plane (K, 2), groups told apart by colour and by shape."""
     xy = _matrix(xy, "xy")
     if xy.shape[1] != 2:
-        raise ValueError(f"xy has shape {xy.shape}: give two coordinates per point, (K, 2)")
+        raise ValueError(
+            f"xy has shape {xy.shape}: give two coordinates per point, (K, 2)"
+        )
     labels = np.zeros(len(xy), int) if labels is None else _labels(labels, len(xy))
     fig, ax = _axes(5.2, 3.9)
     for i, label in enumerate(np.unique(labels)):
         group = xy[labels == label]
-        style = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        ax.scatter(*group.T, s=36, alpha=0.85, linewidths=0, label=f"cluster {label}", **style)
+        style = {
+            "color": COLOURS[i % len(COLOURS)],
+            "marker": MARKERS[i % len(MARKERS)],
+        }
+        ax.scatter(
+            *group.T, s=36, alpha=0.85, linewidths=0, label=f"cluster {label}", **style
+        )
     if len(np.unique(labels)) > 1:
         ax.legend()
     return fig
@@ -159,13 +209,22 @@ def spokes(
     such as the true cluster, when spokes and colours tell the one that was found.
     """
     xy = _matrix(xy, "xy")
-    labels, weights = _labels(labels, len(xy)), np.ones(len(xy)) if weights is None else np.asarray(weights, float)
+    labels, weights = (
+        _labels(labels, len(xy)),
+        np.ones(len(xy)) if weights is None else np.asarray(weights, float),
+    )
     fig, ax = _axes(5.2, 3.9, ax)
     size, ink = 150 * weights / weights.mean(), np.full(len(xy), "white", object)
     for i, label in enumerate(np.unique(labels)):
-        own, colour, hollow = labels == label, COLOURS[i % len(COLOURS)], i // len(COLOURS) % 2
+        own, colour, hollow = (
+            labels == label,
+            COLOURS[i % len(COLOURS)],
+            i // len(COLOURS) % 2,
+        )
         centre = np.average(xy[own], axis=0, weights=weights[own])  # (2,)
-        star = np.stack([centre + 0 * xy[own], xy[own]], 1).reshape(-1, 2)  # centre, point, centre, point, ...
+        star = np.stack([centre + 0 * xy[own], xy[own]], 1).reshape(
+            -1, 2
+        )  # centre, point, centre, point, ...
         ax.plot(*star.T, color=colour, linewidth=1)
         fill = (
             {"color": "white", "edgecolors": colour, "linewidths": 1.5}
@@ -175,8 +234,19 @@ def spokes(
         ax.scatter(*xy[own].T, s=size[own], zorder=3, **fill)
         ax.scatter(*centre, s=60, color=colour, marker="x", linewidths=2, zorder=2)
         ink[own] = colour if hollow else "white"
-    for (x, y), name, c in zip(xy, names, ink, strict=True) if names is not None else ():
-        ax.text(x, y, str(name), size=8, color=c, ha="center", va="center_baseline", zorder=4)
+    for (x, y), name, c in (
+        zip(xy, names, ink, strict=True) if names is not None else ()
+    ):
+        ax.text(
+            x,
+            y,
+            str(name),
+            size=8,
+            color=c,
+            ha="center",
+            va="center_baseline",
+            zorder=4,
+        )
     ax.margins(0.1)  # a heavy point is wide
     return fig
 
@@ -184,7 +254,9 @@ def spokes(
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-def _axes(width: float | None = None, height: float | None = None, ax: Axes | None = None) -> tuple[Figure, Axes]:
+def _axes(
+    width: float | None = None, height: float | None = None, ax: Axes | None = None
+) -> tuple[Figure, Axes]:
     """The given axes, or a figure that pyplot does not know of: nothing shows it twice, nothing has to close it."""
     from matplotlib.figure import Figure
 
@@ -198,13 +270,27 @@ def _axes(width: float | None = None, height: float | None = None, ax: Axes | No
 def _mark_blocks(ax: Axes, labels: np.ndarray, across: bool) -> None:
     """Part the blocks of sorted labels by lines, and write the cluster's name above each."""
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
-    for i, (start, end) in enumerate(zip(starts, [*starts[1:], len(labels)], strict=True)):
+    for i, (start, end) in enumerate(
+        zip(starts, [*starts[1:], len(labels)], strict=True)
+    ):
         if start:
             for line in (ax.axvline, ax.axhline)[: 1 + across]:
-                line(start - 0.5, color="white" if across else INK, linewidth=1.2 if across else 0.8)
-        where = {"x": (start + end - 1) / 2, "y": 1.01, "transform": ax.get_xaxis_transform()}
+                line(
+                    start - 0.5,
+                    color="white" if across else INK,
+                    linewidth=1.2 if across else 0.8,
+                )
+        where = {
+            "x": (start + end - 1) / 2,
+            "y": 1.01,
+            "transform": ax.get_xaxis_transform(),
+        }
         colour = INK if across else COLOURS[labels[start] % len(COLOURS)]
-        name = f"cluster {labels[start]}" if i == 0 and end - start > 3 else f"{labels[start]}"
+        name = (
+            f"cluster {labels[start]}"
+            if i == 0 and end - start > 3
+            else f"{labels[start]}"
+        )
         ax.text(**where, s=name, ha="center", va="bottom", size=9, color=colour)
 
 
@@ -212,19 +298,29 @@ def _frame(run: Any, columns: Sequence[str]) -> Any:
     frame = run.frame() if hasattr(run, "frame") else run
     missing = [name for name in columns if name not in frame]
     if missing:
-        raise ValueError(f"no column {missing[0]!r} in this history; it has {', '.join(map(str, frame))}")
+        raise ValueError(
+            f"no column {missing[0]!r} in this history; it has {', '.join(map(str, frame))}"
+        )
     return frame
 
 
 def _matrix(x: ArrayLike, name: str) -> np.ndarray:
     x = np.asarray(x, float)
     if x.ndim != 2 or not x.size:
-        raise ValueError(f"{name} has shape {x.shape}: give a matrix with at least one row and one column")
+        raise ValueError(
+            f"{name} has shape {x.shape}: give a matrix with at least one row and one column"
+        )
     return x
 
 
 def _labels(labels: ArrayLike, K: int) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.shape != (K,):
-        raise ValueError(f"labels of shape {labels.shape} for {K} clients: give one per client")
-    return np.unique(labels, return_inverse=True)[1] if labels.dtype.kind not in "iu" else labels
+        raise ValueError(
+            f"labels of shape {labels.shape} for {K} clients: give one per client"
+        )
+    return (
+        np.unique(labels, return_inverse=True)[1]
+        if labels.dtype.kind not in "iu"
+        else labels
+    )

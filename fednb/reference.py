@@ -68,7 +68,11 @@ def gaussian_rewards(losses) -> np.ndarray:
         m = sum(step) / n
         variance = sum((loss - m) ** 2 for loss in step) / (n - 1) if n > 1 else 0.0
         for k in range(n):
-            omega[k] += exp(-((step[k] - m) ** 2) / (2 * variance)) / S if variance > 0 else 1 / S
+            omega[k] += (
+                exp(-((step[k] - m) ** 2) / (2 * variance)) / S
+                if variance > 0
+                else 1 / S
+            )
     return omega
 
 
@@ -79,7 +83,9 @@ def perception_affinity(P, beta: float) -> np.ndarray:
     for k, j in combinations(range(K), 2):
         v_k = [P[k][i] for i in range(K) if i not in (k, j)]
         v_j = [P[j][i] for i in range(K) if i not in (k, j)]
-        W[k, j] = W[j, k] = exp(-beta * sum((a - b) ** 2 for a, b in zip(v_k, v_j, strict=True)))
+        W[k, j] = W[j, k] = exp(
+            -beta * sum((a - b) ** 2 for a, b in zip(v_k, v_j, strict=True))
+        )
     return W
 
 
@@ -88,19 +94,30 @@ def davies_bouldin(x, labels) -> float:
     x, C = np.asarray(x, dtype=float), max(labels) + 1
     groups = [x[[k for k, label in enumerate(labels) if label == c]] for c in range(C)]
     centre = [group.mean(0) for group in groups]
-    S = [sum(sqrt(sum((row - m) ** 2)) for row in group) / len(group) for group, m in zip(groups, centre, strict=True)]
+    S = [
+        sum(sqrt(sum((row - m) ** 2)) for row in group) / len(group)
+        for group, m in zip(groups, centre, strict=True)
+    ]
     total = 0.0
     for i in range(C):
-        total += max((S[i] + S[j]) / sqrt(sum((centre[i] - centre[j]) ** 2)) for j in range(C) if j != i)
+        total += max(
+            (S[i] + S[j]) / sqrt(sum((centre[i] - centre[j]) ** 2))
+            for j in range(C)
+            if j != i
+        )
     return total / C
 
 
 def bipartition(S) -> tuple[list[int], float]:
     """Labels of the two parts with the least similarity across, argmin max α_ij (CFL), by trying all, and that max."""
     K, best = len(S), (inf, [])
-    for bits in range(2 ** (K - 1) - 1):  # client 0 is in part 0, and part 1 is not empty
+    for bits in range(
+        2 ** (K - 1) - 1
+    ):  # client 0 is in part 0, and part 1 is not empty
         labels = [0] + [1 - (bits >> k & 1) for k in range(K - 1)]
-        across = max(S[i][j] for i, j in combinations(range(K), 2) if labels[i] != labels[j])
+        across = max(
+            S[i][j] for i, j in combinations(range(K), 2) if labels[i] != labels[j]
+        )
         best = min(best, (across, labels), key=lambda pair: pair[0])
     return best[1], best[0]
 
@@ -109,7 +126,9 @@ def wasserstein(x, y, p: float = 2) -> float:
     """W_p = min over permutations π of (1/C Σ_i |x_i - y_π(i)|^p)^(1/p) (FedGWC, Eq. 37), for C <= 7."""
     C = len(x)
     if C > 7:
-        raise ValueError(f"C={C} classes have C! permutations: give at most 7, or use metrics.wasserstein")
+        raise ValueError(
+            f"C={C} classes have C! permutations: give at most 7, or use metrics.wasserstein"
+        )
     best = inf
     for pi in permutations(range(C)):
         best = min(best, sum(abs(x[i] - y[pi[i]]) ** p for i in range(C)) / C)
@@ -139,7 +158,11 @@ def macro_f1(true, pred, over: str = "true") -> float:
     scores = []
     for c in sorted(set(true) if over == "true" else set(true) | set(pred)):
         pairs = [(t == c, p == c) for t, p in zip(true, pred, strict=True)]
-        tp, fp, fn = pairs.count((True, True)), pairs.count((False, True)), pairs.count((True, False))
+        tp, fp, fn = (
+            pairs.count((True, True)),
+            pairs.count((False, True)),
+            pairs.count((True, False)),
+        )
         scores.append(2 * tp / (2 * tp + fp + fn))
     return sum(scores) / len(scores)
 
@@ -159,19 +182,26 @@ def clusterability(gradients, weights, labels) -> list[float]:
     for c in range(max(labels) + 1):
         members = [i for i, label in enumerate(labels) if label == c]
         total = sum(weights[i] for i in members)
-        mean = sum(weights[i] * np.asarray(gradients[i], dtype=float) for i in members) / total
+        mean = (
+            sum(weights[i] * np.asarray(gradients[i], dtype=float) for i in members)
+            / total
+        )
         stray = max(np.linalg.norm(mean - gradients[i]) for i in members)
         length = np.linalg.norm(mean)
         out.append(float(stray / length) if length > 0 else (inf if stray > 0 else 0.0))
     return out
 
 
-def weighted_kmeans(rows, weights, centres, rounds: int = 100) -> tuple[list[int], np.ndarray]:
+def weighted_kmeans(
+    rows, weights, centres, rounds: int = 100
+) -> tuple[list[int], np.ndarray]:
     """Descend WeCFL's Eq. 3b from given centres: nearest centre, weighted mean, until no client moves."""
     labels = None
     for _ in range(rounds):
         d = sqdist(rows, centres)  # (K, C)
-        nearest = [int(d[i].argmin()) for i in range(len(rows))]  # E step: λ_i does not change the argmin
+        nearest = [
+            int(d[i].argmin()) for i in range(len(rows))
+        ]  # E step: λ_i does not change the argmin
         if nearest == labels:
             break
         labels = nearest
@@ -188,7 +218,10 @@ def location(logits, y) -> tuple[np.ndarray, np.ndarray]:
     n, m, M = np.shape(logits)
     z, rho = np.zeros((n, M)), np.zeros(n)
     for a in range(n):
-        q = [exp(logits[a][i][y[i]]) / sum(exp(g) for g in logits[a][i]) for i in range(m)]
+        q = [
+            exp(logits[a][i][y[i]]) / sum(exp(g) for g in logits[a][i])
+            for i in range(m)
+        ]
         for k in range(M):
             own = [q[i] for i in range(m) if y[i] == k]
             z[a, k] = sum(own) / len(own)
@@ -197,11 +230,21 @@ def location(logits, y) -> tuple[np.ndarray, np.ndarray]:
     return z, rho
 
 
-def attraction(z, m, zeta: float, shielded: bool = True, normalised: bool = True, scale: float = 1.0) -> np.ndarray:
+def attraction(
+    z,
+    m,
+    zeta: float,
+    shielded: bool = True,
+    normalised: bool = True,
+    scale: float = 1.0,
+) -> np.ndarray:
     """Ã_ab = A_ab / √(S_a S_b) with A_ab = m_a m_b / (d_ab + ζ) exp(-(d_ab / λ)²) (GCFL, Eqs. 13 to 16)."""
     K = len(z)
     pairs = list(combinations(range(K), 2))
-    d = {(a, b): sqrt(sum((p - q) ** 2 for p, q in zip(z[a], z[b], strict=True))) for a, b in pairs}
+    d = {
+        (a, b): sqrt(sum((p - q) ** 2 for p, q in zip(z[a], z[b], strict=True)))
+        for a, b in pairs
+    }
     lam = scale * float(np.median(list(d.values()))) if pairs else 0.0
     A = np.zeros((K, K))
     for a, b in pairs:
@@ -226,8 +269,13 @@ def otsu_components(A, bins: int | None = 256, join: bool = False) -> list[int]:
     if high - low <= 1e-6 * max(abs(low), abs(high)):
         return [0] * K
     x = {pair: (v - low) / (high - low) for pair, v in zip(pairs, values, strict=True)}
-    edges = sorted(set(x.values())) if bins is None else [i / bins for i in range(bins + 1)]
-    bin_of = {pair: max(i for i, edge in enumerate(edges) if edge <= v) for pair, v in x.items()}
+    edges = (
+        sorted(set(x.values())) if bins is None else [i / bins for i in range(bins + 1)]
+    )
+    bin_of = {
+        pair: max(i for i, edge in enumerate(edges) if edge <= v)
+        for pair, v in x.items()
+    }
     if bins is not None:
         bin_of = {pair: min(i, bins - 1) for pair, i in bin_of.items()}
     best, cut = -1.0, 0
@@ -235,13 +283,19 @@ def otsu_components(A, bins: int | None = 256, join: bool = False) -> list[int]:
         weak = [edges[j] for j in bin_of.values() if j < i]
         strong = [edges[j] for j in bin_of.values() if j >= i]
         if weak and strong:
-            between = len(weak) * len(strong) * (sum(weak) / len(weak) - sum(strong) / len(strong)) ** 2
+            between = (
+                len(weak)
+                * len(strong)
+                * (sum(weak) / len(weak) - sum(strong) / len(strong)) ** 2
+            )
             if between > best * (1 + 1e-12):
                 best, cut = between, i
     links = [pair for pair in pairs if bin_of[pair] >= cut]
     if join:
         for a in set(range(K)) - {a for pair in links for a in pair}:
-            links.append((a, max((b for b in range(K) if b != a), key=lambda b: A[a][b])))
+            links.append(
+                (a, max((b for b in range(K) if b != a), key=lambda b: A[a][b]))
+            )
     for a, b in links:  # union(a, b)
         labels = [labels[a] if label == labels[b] else label for label in labels]
     order = list(dict.fromkeys(labels))
@@ -266,12 +320,28 @@ def homophily(theta, gamma: float) -> np.ndarray:
 
 def laplacian(x, gamma: float) -> np.ndarray:
     """W_kj = exp(-γ Σ_d |x_kd - x_jd|) (FedCVR-Bolt, B.1)."""
-    return np.array([[exp(-gamma * sum(abs(p - q) for p, q in zip(a, b, strict=True))) for b in x] for a in x])
+    return np.array(
+        [
+            [
+                exp(-gamma * sum(abs(p - q) for p, q in zip(a, b, strict=True)))
+                for b in x
+            ]
+            for a in x
+        ]
+    )
 
 
 def sigmoid(x, gamma: float, c: float = 0.0) -> np.ndarray:
     """W_kj = tanh(γ ⟨x_k, x_j⟩ + c) (FedCVR-Bolt, B.1)."""
-    return np.array([[np.tanh(gamma * sum(p * q for p, q in zip(a, b, strict=True)) + c) for b in x] for a in x])
+    return np.array(
+        [
+            [
+                np.tanh(gamma * sum(p * q for p, q in zip(a, b, strict=True)) + c)
+                for b in x
+            ]
+            for a in x
+        ]
+    )
 
 
 def covariance_step(C, theta, expected, rate: float) -> np.ndarray:
@@ -296,7 +366,10 @@ def variance_reduction(C, alpha) -> np.ndarray:
 
 def boltzmann(v, coalitions, beta: float) -> np.ndarray:
     """π_p(k) = exp(β v_k) / Σ_{j in C_p} exp(β v_j), for each client in its coalition (FedCVR-Bolt, Eq. 8)."""
-    total = {p: sum(exp(beta * v[j]) for j in range(len(v)) if coalitions[j] == p) for p in set(coalitions)}
+    total = {
+        p: sum(exp(beta * v[j]) for j in range(len(v)) if coalitions[j] == p)
+        for p in set(coalitions)
+    }
     return np.array([exp(beta * v[k]) / total[coalitions[k]] for k in range(len(v))])
 
 
@@ -314,7 +387,9 @@ def subset_reduction(C, alpha, A) -> float:
 def best_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
     """The clients A, |A| = size, with the largest v_A, by trying all, and that v_A."""
     subsets = combinations(range(len(alpha)), size)
-    return max(((A, subset_reduction(C, alpha, A)) for A in subsets), key=lambda pair: pair[1])
+    return max(
+        ((A, subset_reduction(C, alpha, A)) for A in subsets), key=lambda pair: pair[1]
+    )
 
 
 def greedy_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
@@ -329,7 +404,10 @@ def greedy_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
 def one_per_coalition(C, alpha, coalitions) -> tuple[tuple[int, ...], float]:
     """The client with the largest v_k in each coalition (FedCVR-Bolt, Eq. 7), and the v_A of them all."""
     v = [subset_reduction(C, alpha, [k]) for k in range(len(alpha))]
-    A = [max((k for k in range(len(v)) if coalitions[k] == p), key=lambda k: v[k]) for p in sorted(set(coalitions))]
+    A = [
+        max((k for k in range(len(v)) if coalitions[k] == p), key=lambda k: v[k])
+        for p in sorted(set(coalitions))
+    ]
     return tuple(A), subset_reduction(C, alpha, A)
 
 
@@ -355,7 +433,9 @@ def first_rise(temperatures, window: int = 1) -> int | None:
 def agglomerative(D, threshold: float, linkage: str = "average") -> list[int]:
     """Merge the two nearest clusters while they are nearer than the threshold (FL+HC); labels by first appearance."""
     clusters = [[i] for i in range(len(D))]
-    link = {"average": lambda d: sum(d) / len(d), "complete": max, "single": min}[linkage]
+    link = {"average": lambda d: sum(d) / len(d), "complete": max, "single": min}[
+        linkage
+    ]
     while len(clusters) > 1:
         gaps = {}
         for a, b in combinations(range(len(clusters)), 2):
@@ -365,7 +445,10 @@ def agglomerative(D, threshold: float, linkage: str = "average") -> list[int]:
             break
         clusters[a] += clusters.pop(b)
     clusters = sorted(sorted(cluster) for cluster in clusters)
-    return [next(c for c, cluster in enumerate(clusters) if i in cluster) for i in range(len(D))]
+    return [
+        next(c for c, cluster in enumerate(clusters) if i in cluster)
+        for i in range(len(D))
+    ]
 
 
 def pixel_curve(predict, start, end, saliency, step: int) -> list[float]:
@@ -387,12 +470,18 @@ def pixel_curve(predict, start, end, saliency, step: int) -> list[float]:
 
 def trapezoid(curve) -> float:
     """Area under a curve over [0, 1] whose points are evenly spaced (RISE's AUC)."""
-    return sum((a + b) / 2 for a, b in zip(curve, curve[1:], strict=False)) / (len(curve) - 1)
+    return sum((a + b) / 2 for a, b in zip(curve, curve[1:], strict=False)) / (
+        len(curve) - 1
+    )
 
 
 def holm(p) -> list[float]:
     """Holm's adjusted p-values: the i-th least of m times m - i + 1, never less than the one before, at most 1."""
-    order, adjusted, least = sorted(range(len(p)), key=lambda i: p[i]), [0.0] * len(p), 0.0
+    order, adjusted, least = (
+        sorted(range(len(p)), key=lambda i: p[i]),
+        [0.0] * len(p),
+        0.0,
+    )
     for place, i in enumerate(order):
         least = max(least, (len(p) - place) * p[i])
         adjusted[i] = min(1.0, least)

@@ -37,13 +37,19 @@ def image(fig: Figure, alt: str, width: int | None = None) -> str:
     import matplotlib.pyplot as plt
 
     if not alt.strip():
-        raise ValueError("a figure needs alt=...: one or two sentences that say what there is to see")
+        raise ValueError(
+            "a figure needs alt=...: one or two sentences that say what there is to see"
+        )
     kind, data = "svg+xml", _svg(fig)
     if len(data) > CRISP:
-        kind, data = min((kind, data), ("webp", _webp(fig)), key=lambda picture: len(picture[1]))
+        kind, data = min(
+            (kind, data), ("webp", _webp(fig)), key=lambda picture: len(picture[1])
+        )
     plt.close(fig)
     if len(data) > LARGEST:
-        raise ValueError(f"the picture takes {len(data) / 1e3:.0f} kB, more than 150: draw fewer points, or smaller")
+        raise ValueError(
+            f"the picture takes {len(data) / 1e3:.0f} kB, more than 150: draw fewer points, or smaller"
+        )
     width = width or round(fig.get_figwidth() * 96)
     src = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     return f'<img class="fednb-figure dark-light" style="{CARD}" width="{width}" alt="{html.escape(alt)}" src="{src}">'
@@ -58,12 +64,24 @@ def source(obj: Any) -> None:
 
 def listing(obj: Any) -> str:
     """The Markdown that `source` displays, as text."""
-    obj = obj.fget if isinstance(obj, property) else inspect.unwrap(obj) if callable(obj) else obj
+    obj = (
+        obj.fget
+        if isinstance(obj, property)
+        else inspect.unwrap(obj)
+        if callable(obj)
+        else obj
+    )
     try:
         code = textwrap.dedent(inspect.getsource(obj)).rstrip()
     except (TypeError, OSError) as error:
-        raise ValueError(f"no source to show for {obj!r}: give a function, method, class or module") from error
-    home = obj.__name__ if inspect.ismodule(obj) else f"{obj.__module__}.{obj.__qualname__}"
+        raise ValueError(
+            f"no source to show for {obj!r}: give a function, method, class or module"
+        ) from error
+    home = (
+        obj.__name__
+        if inspect.ismodule(obj)
+        else f"{obj.__module__}.{obj.__qualname__}"
+    )
     fence = "`" * (1 + max(2, *(len(ticks) for ticks in re.findall("`+", code)), 0))
     return f"Source of `{home}`:\n\n{fence}python\n{code}\n{fence}"
 
@@ -74,13 +92,24 @@ def _svg(fig: Figure) -> bytes:
 
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "fednb", "svg.fonttype": "path"}):
-        fig.savefig(buffer, format="svg", facecolor="white", bbox_inches="tight", metadata={"Date": None})
+        fig.savefig(
+            buffer,
+            format="svg",
+            facecolor="white",
+            bbox_inches="tight",
+            metadata={"Date": None},
+        )
     return re.sub(rb"\n\s*", b"\n", buffer.getvalue())
 
 
 def _webp(fig: Figure) -> bytes:
     buffer = io.BytesIO()
     fig.savefig(
-        buffer, format="webp", dpi=192, facecolor="white", bbox_inches="tight", pil_kwargs={"quality": 85, "method": 6}
+        buffer,
+        format="webp",
+        dpi=192,
+        facecolor="white",
+        bbox_inches="tight",
+        pil_kwargs={"quality": 85, "method": 6},
     )
     return buffer.getvalue()

@@ -20,12 +20,20 @@ def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
     """Rows (K, D), at least float32, and the largest magnitude in each, (K, 1)."""
     x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, order="C"))
     if x.ndim != 2 or x.shape[1] == 0:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}: give one row per client, (K, D)")
-    x = x.to(torch.promote_types(x.dtype, torch.float32) if x.is_floating_point() else torch.float64)
+        raise ValueError(
+            f"{name} has shape {tuple(x.shape)}: give one row per client, (K, D)"
+        )
+    x = x.to(
+        torch.promote_types(x.dtype, torch.float32)
+        if x.is_floating_point()
+        else torch.float64
+    )
     peak = torch.linalg.vector_norm(x, ord=math.inf, dim=1, keepdim=True)
     bad = (~peak.isfinite()).flatten().nonzero().flatten().tolist()
     if bad:
-        raise ValueError(f"row {bad[0]} of {name} has NaN or infinite values: that client has diverged")
+        raise ValueError(
+            f"row {bad[0]} of {name} has NaN or infinite values: that client has diverged"
+        )
     return x, peak
 
 
@@ -36,7 +44,9 @@ def cosine(x: Tensor | np.ndarray) -> Tensor:
     row, other zero rows too, and 1 with itself, so that a client never seems far from itself.
     """
     x, peak = _rows(x)
-    x = x / peak.masked_fill(peak == 0, 1)  # a cosine knows no length, so squares need not over- or underflow
+    x = x / peak.masked_fill(
+        peak == 0, 1
+    )  # a cosine knows no length, so squares need not over- or underflow
     gram = x @ x.T  # (K, K)
     norm = gram.diagonal().sqrt()
     norm = norm.masked_fill(norm == 0, 1)
@@ -60,13 +70,19 @@ def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tens
     a, _ = _rows(x)
     b = a if y is None else _rows(y, "y")[0]
     if a.shape[1] != b.shape[1]:
-        raise ValueError(f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they must agree")
+        raise ValueError(
+            f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they must agree"
+        )
     dtype, mean = torch.promote_types(a.dtype, b.dtype), a.mean(0)
     a = (a - mean).to(dtype)
     b = a if y is None else (b - mean).to(dtype)
-    d = (a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)).clamp_min(0)  # (K, M)
+    d = (a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)).clamp_min(
+        0
+    )  # (K, M)
     if not d.isfinite().all():
-        raise ValueError(f"squared distances overflow {dtype}: pass float64 rows, or scale them down")
+        raise ValueError(
+            f"squared distances overflow {dtype}: pass float64 rows, or scale them down"
+        )
     return d if y is not None else ((d + d.T) / 2).fill_diagonal_(0)
 
 
@@ -120,11 +136,17 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
     P = _rows(P, "P")[0].detach()
     K = len(P)
     if P.shape != (K, K):
-        raise ValueError(f"P has shape {tuple(P.shape)}: an interaction matrix is square, (K, K)")
+        raise ValueError(
+            f"P has shape {tuple(P.shape)}: an interaction matrix is square, (K, K)"
+        )
     Q = P.clone().fill_diagonal_(0)
-    Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(0)  # columns with mean 0: no distance changes, digits are kept
+    Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(
+        0
+    )  # columns with mean 0: no distance changes, digits are kept
     norm, d = Q.square().sum(1), Q @ Q.T  # (K,), (K, K)
-    d = d.mul_(-2).add_(norm).add_(norm[:, None])  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
+    d = (
+        d.mul_(-2).add_(norm).add_(norm[:, None])
+    )  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
     d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)
     torch.add(d, d.T, out=Q)  # rounding must not make W lopsided
     return Q.mul_(-beta / 2).exp_().fill_diagonal_(1)
@@ -139,7 +161,9 @@ def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor
     """
     C = int(labels.max()) + 1
     member = torch.nn.functional.one_hot(labels, C).T * weights  # (C, K)
-    mean = (member / member.sum(1, keepdim=True).clamp_min(1e-300)).to(gradients.dtype) @ gradients  # (C, D)
+    mean = (member / member.sum(1, keepdim=True).clamp_min(1e-300)).to(
+        gradients.dtype
+    ) @ gradients  # (C, D)
     stray = (mean[labels] - gradients).norm(dim=1)  # (K,)
     worst = torch.zeros_like(mean[:, 0]).scatter_reduce(0, labels, stray, "amax")
     length = mean.norm(dim=1)
@@ -166,8 +190,12 @@ def attraction(
     z = _rows(z, "z")[0].detach()
     m = torch.as_tensor(m, dtype=z.dtype, device=z.device)
     if m.shape != z.shape[:1] or not bool((m.isfinite() & (m >= 0)).all()):
-        raise ValueError(f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the {len(z)} rows of z")
-    d = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")  # exactly 0 between equal rows
+        raise ValueError(
+            f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the {len(z)} rows of z"
+        )
+    d = torch.cdist(
+        z, z, compute_mode="donot_use_mm_for_euclid_dist"
+    )  # exactly 0 between equal rows
     A = (m[:, None] * m).div_(d + zeta)  # (K, K)
     if shielded and len(z) > 1:
         pairs = d[torch.ones_like(d, dtype=torch.bool).triu_(1)]
@@ -190,7 +218,9 @@ def variance_reduction(C: Tensor | np.ndarray, alpha: Tensor | np.ndarray) -> Te
     """
     C, alpha = torch.as_tensor(C).double(), torch.as_tensor(alpha).double()
     if C.ndim != 3 or C.shape[1:] != (len(alpha), len(alpha)):
-        raise ValueError(f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give (D, K, K) and (K,)")
+        raise ValueError(
+            f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give (D, K, K) and (K,)"
+        )
     return total_reduction((C @ alpha).T, C.diagonal(dim1=1, dim2=2).T)
 
 
@@ -199,7 +229,9 @@ def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
     return (c_alpha.square() / c_diag.where(c_diag > 0, 1)).where(c_diag > 0, 0).sum(1)
 
 
-def covariance_step(c_alpha: Tensor, c_diag: Tensor, r: Tensor, alpha: Tensor, rate: float) -> tuple[Tensor, Tensor]:
+def covariance_step(
+    c_alpha: Tensor, c_diag: Tensor, r: Tensor, alpha: Tensor, rate: float
+) -> tuple[Tensor, Tensor]:
     """Mix residuals r (K, D) into (C^d α)_k and C^d_kk, both (K, D), at a rate γ (FedCVR-Bolt, Eq. 11).
 
     C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ for D matrices (K, K), of which the two things that `total_reduction` asks for are

@@ -22,7 +22,17 @@ from filelock import FileLock
 from torch import Tensor
 
 REQUIRED = (
-    *("method", "dataset", "data_sha256", "partition", "seed", "rounds", "profile", "version", "commit"),
+    *(
+        "method",
+        "dataset",
+        "data_sha256",
+        "partition",
+        "seed",
+        "rounds",
+        "profile",
+        "version",
+        "commit",
+    ),
     *("machine", "seconds", "client_updates", "bytes", "metrics"),
 )
 MAX_BYTES = 500_000  # a results file is committed and shipped with the book
@@ -34,7 +44,9 @@ class StoreError(ValueError):
 
 def digest(value: Any) -> str:
     """Hash of a JSON value, independent of the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, allow_nan=False).encode()
+    ).hexdigest()[:16]
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
@@ -45,7 +57,9 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     try:
         records = json.loads(path.read_text())
     except ValueError as error:
-        raise StoreError(f"{path} is not JSON ({error}): restore it from git, or delete it to run again") from error
+        raise StoreError(
+            f"{path} is not JSON ({error}): restore it from git, or delete it to run again"
+        ) from error
     if not isinstance(records, list):
         raise StoreError(f"{path} should be a list of records")
     for number, record in enumerate(records):
@@ -69,13 +83,31 @@ def append(path: str | Path, record: dict[str, Any]) -> None:
     record = plain({k: v for k, v in record.items() if k != "check"})
     record["check"] = digest(record)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = Path(tempfile.gettempdir()) / f"fednb-{digest(str(path.resolve()))}.lock"  # stays: who waits holds it open
+    lock = (
+        Path(tempfile.gettempdir()) / f"fednb-{digest(str(path.resolve()))}.lock"
+    )  # stays: who waits holds it open
     with FileLock(lock):
         records = [old for old in read(path) if old["key"] != record["key"]] + [record]
-        records.sort(key=lambda r: (r["method"], r["dataset"], r["partition"], r["seed"], r["key"]))
-        text = "[\n" + ",\n".join(json.dumps(r, sort_keys=True, allow_nan=False) for r in records) + "\n]\n"
+        records.sort(
+            key=lambda r: (
+                r["method"],
+                r["dataset"],
+                r["partition"],
+                r["seed"],
+                r["key"],
+            )
+        )
+        text = (
+            "[\n"
+            + ",\n".join(
+                json.dumps(r, sort_keys=True, allow_nan=False) for r in records
+            )
+            + "\n]\n"
+        )
         if len(text) > MAX_BYTES:
-            raise StoreError(f"{path} would grow to {len(text)} bytes, over {MAX_BYTES}: keep fewer curves per record")
+            raise StoreError(
+                f"{path} would grow to {len(text)} bytes, over {MAX_BYTES}: keep fewer curves per record"
+            )
         atomically(path, lambda file: file.write(text.encode()))
 
 
@@ -116,7 +148,9 @@ def save_checkpoint(path: str | Path, meta: dict[str, Any], **trees: Any) -> Non
     specs = {name: _pack(tree, name, arrays) for name, tree in trees.items()}
     text = json.dumps({"meta": meta, "specs": specs})
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    atomically(Path(path), lambda file: np.savez(file, __json__=np.array(text), **arrays))
+    atomically(
+        Path(path), lambda file: np.savez(file, __json__=np.array(text), **arrays)
+    )
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -126,13 +160,19 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             arrays = {name: file[name] for name in file.files}
         head = json.loads(str(arrays.pop("__json__")))
     except Exception as error:
-        raise StoreError(f"{path} is not a checkpoint that can be read ({error}): delete it to start afresh") from error
-    return head["meta"], {name: _unpack(spec, arrays) for name, spec in head["specs"].items()}
+        raise StoreError(
+            f"{path} is not a checkpoint that can be read ({error}): delete it to start afresh"
+        ) from error
+    return head["meta"], {
+        name: _unpack(spec, arrays) for name, spec in head["specs"].items()
+    }
 
 
 def _pack(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, Tensor | np.ndarray):
-        arrays[name] = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        arrays[name] = (
+            value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+        )
         return {"tensor" if isinstance(value, Tensor) else "array": name}
     if isinstance(value, dict):
         return {"dict": {k: _pack(v, f"{name}.{k}", arrays) for k, v in value.items()}}
@@ -141,7 +181,9 @@ def _pack(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {kind: [_pack(v, f"{name}.{i}", arrays) for i, v in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"plain": value}
-    raise TypeError(f"a checkpoint cannot hold {name} of type {type(value).__name__}: use tensors, numbers, tuples")
+    raise TypeError(
+        f"a checkpoint cannot hold {name} of type {type(value).__name__}: use tensors, numbers, tuples"
+    )
 
 
 def _unpack(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 
     from .experiment import Task
 
-FACTS = ("dataset", "seed", "rounds", "profile", "client_updates", "bytes", "seconds", "data_note")
+FACTS = (
+    "dataset",
+    "seed",
+    "rounds",
+    "profile",
+    "client_updates",
+    "bytes",
+    "seconds",
+    "data_note",
+)
 MARKS = {"holds": "✓", "fails": "✗", "not testable here": "–"}
 STYLE = """
 .bd-content div.cell_output .text_html:has(.fednb-table) {
@@ -68,7 +77,9 @@ class Table:
 # --- records as a frame ----------------------------------------------------------------------------------------------
 
 
-def frame(tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool = False) -> DataFrame:
+def frame(
+    tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool = False
+) -> DataFrame:
     """One line per task, in order: its tags, the facts of its run, and the final metrics that are numbers.
 
     With ``last=3``, a metric that has a curve is its mean over the last three evaluated rounds, as in WeCFL. With
@@ -79,14 +90,27 @@ def frame(tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool =
 
     tasks = list(tasks)
     if not tasks or last < 1 or len({tuple(task.tags) for task in tasks}) > 1:
-        raise ValueError(f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task")
+        raise ValueError(
+            f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task"
+        )
     records = _records(tasks, Path(path))
-    facts = [{name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in records]
-    out = pd.concat([pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1)
+    facts = [
+        {name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in records
+    ]
+    out = pd.concat(
+        [pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1
+    )
     if course:
-        out.insert(len(out.columns), "course", [_course(record) for record in records], allow_duplicates=True)
+        out.insert(
+            len(out.columns),
+            "course",
+            [_course(record) for record in records],
+            allow_duplicates=True,
+        )
     if out.columns.has_duplicates:
-        raise ValueError(f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is")
+        raise ValueError(
+            f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is"
+        )
     return out
 
 
@@ -96,11 +120,19 @@ def printed(csv: str | Path, table: str, **types: str) -> DataFrame:
 
     numbers = pd.read_csv(csv, dtype={"table": str} | types)
     if table not in set(numbers["table"]):
-        raise ValueError(f"{csv} has no table {table!r}: there are {', '.join(numbers['table'].unique())}")
-    return numbers[numbers["table"] == table].drop(columns="table").dropna(axis=1, how="all")
+        raise ValueError(
+            f"{csv} has no table {table!r}: there are {', '.join(numbers['table'].unique())}"
+        )
+    return (
+        numbers[numbers["table"] == table]
+        .drop(columns="table")
+        .dropna(axis=1, how="all")
+    )
 
 
-def curves(tasks: Iterable[Task], path: str | Path, tag: str = "row") -> dict[Any, list[DataFrame]]:
+def curves(
+    tasks: Iterable[Task], path: str | Path, tag: str = "row"
+) -> dict[Any, list[DataFrame]]:
     """The curves of a figure's runs: for each value of a tag a list of frames, one per run, a line per round."""
     tasks, out = list(tasks), {}
     for task, record in zip(tasks, _records(tasks, Path(path)), strict=True):
@@ -113,7 +145,9 @@ def _course(record: dict[str, Any]) -> DataFrame:
     import pandas as pd
 
     if not record["metrics"].get("curves"):
-        raise ValueError(f"{record['method']} has no curves: name them in Task(curves=...)")
+        raise ValueError(
+            f"{record['method']} has no curves: name them in Task(curves=...)"
+        )
     return pd.DataFrame(record["metrics"]["curves"])
 
 
@@ -121,23 +155,41 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
     """The record of each task; if some are missing, the error says how to make them."""
     keys = [task.key for task in tasks]
     records = {record["key"]: record for record in store.read(path)}
-    if missing := {key: task.profile for key, task in zip(keys, tasks, strict=True) if key not in records}:
+    if missing := {
+        key: task.profile
+        for key, task in zip(keys, tasks, strict=True)
+        if key not in records
+    }:
         command = f"python -m fednb.reproduce {path.parent.name} --table {path.stem} --profile"
-        commands = " and ".join(f"{command} {profile}" for profile in dict.fromkeys(missing.values()))
+        commands = " and ".join(
+            f"{command} {profile}" for profile in dict.fromkeys(missing.values())
+        )
         error = ValueError if path.exists() else FileNotFoundError
-        raise error(f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}")
+        raise error(
+            f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}"
+        )
     return [records[key] for key in keys]
 
 
 def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
     """Final numbers (None in a record is nan), or means over the last rounds where there is a curve."""
     final, curves = record["metrics"]["final"], record["metrics"].get("curves", {})
-    numbers = {k: nan if v is None else v for k, v in final.items() if v is None or isinstance(v, int | float)}
+    numbers = {
+        k: nan if v is None else v
+        for k, v in final.items()
+        if v is None or isinstance(v, int | float)
+    }
     if last == 1:
         return numbers
     if not curves:
-        raise ValueError(f"last={last} needs curves, and {record['method']} has none: name them in Task(curves=...)")
-    return numbers | {k: float(np.mean(np.array(curves[k][-last:], float))) for k in numbers if k in curves}
+        raise ValueError(
+            f"last={last} needs curves, and {record['method']} has none: name them in Task(curves=...)"
+        )
+    return numbers | {
+        k: float(np.mean(np.array(curves[k][-last:], float)))
+        for k in numbers
+        if k in curves
+    }
 
 
 def summary(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
@@ -146,12 +198,18 @@ def summary(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
     Runs without a number (nan) do not count; a single run has no standard deviation (nan).
     """
     _need(frame, [*by, value])
-    return frame.groupby(list(by), sort=False)[value].agg(mean="mean", std="std", n="count").reset_index()
+    return (
+        frame.groupby(list(by), sort=False)[value]
+        .agg(mean="mean", std="std", n="count")
+        .reset_index()
+    )
 
 
 def _need(frame: DataFrame, columns: Iterable[str]) -> None:
     if absent := [name for name in columns if name not in frame]:
-        raise ValueError(f"no column {', '.join(map(repr, absent))}: there are {', '.join(map(str, frame.columns))}")
+        raise ValueError(
+            f"no column {', '.join(map(repr, absent))}: there are {', '.join(map(str, frame.columns))}"
+        )
 
 
 def _keyed(frame: DataFrame, by: Sequence[str]) -> dict[tuple, dict[str, Any]]:
@@ -160,7 +218,9 @@ def _keyed(frame: DataFrame, by: Sequence[str]) -> dict[tuple, dict[str, Any]]:
     for line in frame.to_dict("records"):
         key = tuple(line[name] for name in by)
         if key in lines:
-            raise ValueError(f"two lines have {', '.join(by)} = {key}: name the column that tells them apart")
+            raise ValueError(
+                f"two lines have {', '.join(by)} = {key}: name the column that tells them apart"
+            )
         lines[key] = line
     return lines
 
@@ -189,46 +249,91 @@ def beside(
     """
     by, names = [*rows, *columns], [value, f"{value}_std"]
     if not rows or not columns:
-        raise ValueError(f"rows={rows}, columns={columns}: name at least one tag for each")
+        raise ValueError(
+            f"rows={rows}, columns={columns}: name at least one tag for each"
+        )
     _need(frame, [*by, *FACTS, value])
     _need(paper, [*by, value])
     _keyed(frame, [*by, "seed"])  # a cell is a mean over seeds, and over nothing else
-    if percent and any((side.filter(names).abs() > 1).any(axis=None) for side in (frame, paper)):
-        raise ValueError(f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say percent=False")
+    if percent and any(
+        (side.filter(names).abs() > 1).any(axis=None) for side in (frame, paper)
+    ):
+        raise ValueError(
+            f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say percent=False"
+        )
     means, scale = summary(frame, by, value), 100 if percent else 1
-    ours = {key: (scale * line["mean"], scale * line["std"]) for key, line in _keyed(means, by).items()}
-    theirs = {key: tuple(scale * line.get(name, nan) for name in names) for key, line in _keyed(paper, by).items()}
+    ours = {
+        key: (scale * line["mean"], scale * line["std"])
+        for key, line in _keyed(means, by).items()
+    }
+    theirs = {
+        key: tuple(scale * line.get(name, nan) for name in names)
+        for key, line in _keyed(paper, by).items()
+    }
     grid = _grid(ours, theirs, rows, columns, best, digits)
-    unit, bold = " in %" if percent else "", "; bold: our best per column" if best else ""
+    unit, bold = (
+        " in %" if percent else "",
+        "; bold: our best per column" if best else "",
+    )
     whole = f"{caption} {_provenance(frame, value, means['n'])} Mean ± standard deviation over seeds{unit}{bold}."
     return Table(_page(caption, whole, *_html(grid)), f"{whole}\n\n{grid.to_string()}")
 
 
-def _grid(ours: dict, theirs: dict, rows: Sequence, columns: Sequence, best: Callable | None, digits: int) -> DataFrame:
+def _grid(
+    ours: dict,
+    theirs: dict,
+    rows: Sequence,
+    columns: Sequence,
+    best: Callable | None,
+    digits: int,
+) -> DataFrame:
     """Cells as text, two lines for each row: the paper's and ours; our best of a column stands between double stars."""
     import pandas as pd
 
     def show(mean: float, std: float, first: float = nan) -> str:
-        text = "–" if isnan(mean) else f"{mean:z.{digits}f}" + ("" if isnan(std) else f" ± {std:.{digits}f}")
-        return f"**{text}**" if round(mean, digits) == first else text  # what looks equal is equally good
+        text = (
+            "–"
+            if isnan(mean)
+            else f"{mean:z.{digits}f}" + ("" if isnan(std) else f" ± {std:.{digits}f}")
+        )
+        return (
+            f"**{text}**" if round(mean, digits) == first else text
+        )  # what looks equal is equally good
 
     keys, cells = [*ours, *theirs], {}
     left = _ordered(key[: len(rows)] for key in keys)
     for column in _ordered(key[len(rows) :] for key in keys):
-        paper, mine = ([side.get(row + column, (nan, nan)) for row in left] for side in (theirs, ours))
+        paper, mine = (
+            [side.get(row + column, (nan, nan)) for row in left]
+            for side in (theirs, ours)
+        )
         known = [round(mean, digits) for mean, _ in mine if not isnan(mean)]
         first = best(known) if best and known else nan
-        head = tuple(f"{tag} = {x}" if isinstance(x, int) else x for tag, x in zip(columns, column, strict=True))
-        cells[head] = [text for p, m in zip(paper, mine, strict=True) for text in (show(*p), show(*m, first))]
+        head = tuple(
+            f"{tag} = {x}" if isinstance(x, int) else x
+            for tag, x in zip(columns, column, strict=True)
+        )
+        cells[head] = [
+            text
+            for p, m in zip(paper, mine, strict=True)
+            for text in (show(*p), show(*m, first))
+        ]
     index = [(*map(str, key), source) for key in left for source in ("paper", "ours")]
     index = pd.MultiIndex.from_tuples(index, names=[*rows, "source"])
-    return pd.DataFrame([*zip(*cells.values(), strict=True)], index, pd.MultiIndex.from_tuples(cells))
+    return pd.DataFrame(
+        [*zip(*cells.values(), strict=True)], index, pd.MultiIndex.from_tuples(cells)
+    )
 
 
 def _ordered(keys: Iterable[tuple]) -> list[tuple]:
     """Each key once, in order of first appearance, but those that begin alike together."""
     keys = list(dict.fromkeys(keys))
-    place = {head: i for i, head in enumerate(dict.fromkeys(k[:n] for k in keys for n in range(len(k) + 1)))}
+    place = {
+        head: i
+        for i, head in enumerate(
+            dict.fromkeys(k[:n] for k in keys for n in range(len(k) + 1))
+        )
+    }
     return sorted(keys, key=lambda k: [place[k[:n]] for n in range(len(k) + 1)])
 
 
@@ -267,19 +372,34 @@ class Pair(NamedTuple):
     @property
     def short(self) -> str:
         """Mean and interval for a cell of a table, in percent points if ``points``: ``+1.2 (-0.3 to +2.7)``."""
-        mean, low, high = (f"{100 * x:+z.1f}" if self.points else f"{x:+z.2g}" for x in self[:3])
+        mean, low, high = (
+            f"{100 * x:+z.1f}" if self.points else f"{x:+z.2g}" for x in self[:3]
+        )
         return f"{mean} ({low} to {high})"
 
     def __str__(self) -> str:
-        mean, low, high = (f"{100 * x:+z.1f}" if self.points else f"{x:+z.3g}" for x in self[:3])
-        interval = f"95 % interval {low} to {high}" if self.n > 1 else "one pair gives no interval"
+        mean, low, high = (
+            f"{100 * x:+z.1f}" if self.points else f"{x:+z.3g}" for x in self[:3]
+        )
+        interval = (
+            f"95 % interval {low} to {high}"
+            if self.n > 1
+            else "one pair gives no interval"
+        )
         return f"{mean}{' points' if self.points else ''} ({interval}; higher in {self.wins} of {self.n} pairs)"
 
     __repr__ = __str__
 
 
 def paired(
-    frame: DataFrame, tag: str, a: Any, b: Any, value: str, by: Sequence[str], *, percent: bool | None = None
+    frame: DataFrame,
+    tag: str,
+    a: Any,
+    b: Any,
+    value: str,
+    by: Sequence[str],
+    *,
+    percent: bool | None = None,
 ) -> Pair:
     """Compare two values of a tag, a - b, on runs that agree in all of ``by``: ``["dataset", "setting", "seed"]``.
 
@@ -292,17 +412,33 @@ def paired(
     _need(frame, [tag, value, *by])
     left, right = (_keyed(frame[frame[tag] == name], by) for name in (a, b))
     if not left or not right:
-        raise ValueError(f"no line with {tag} = {b if left else a!r}: there are {[*frame[tag].unique()]}")
+        raise ValueError(
+            f"no line with {tag} = {b if left else a!r}: there are {[*frame[tag].unique()]}"
+        )
     if alone := [key for key in [*left, *right] if not (key in left and key in right)]:
-        raise ValueError(f"{len(alone)} lines of {a} and {b} have no partner, first {', '.join(by)} = {alone[0]}")
-    x, y = (np.array([side[key][value] for key in left], float) for side in (left, right))
+        raise ValueError(
+            f"{len(alone)} lines of {a} and {b} have no partner, first {', '.join(by)} = {alone[0]}"
+        )
+    x, y = (
+        np.array([side[key][value] for key in left], float) for side in (left, right)
+    )
     d, n = x - y, len(x)
     if np.isnan(d).any():
-        raise ValueError(f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and say so")
+        raise ValueError(
+            f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and say so"
+        )
     half = t.ppf(0.975, n - 1) * d.std(ddof=1) / sqrt(n) if n > 1 else nan
     points = all(0 <= v <= 1 for v in [*x, *y]) if percent is None else percent
     table = pd.DataFrame([*left], columns=list(by)).assign(difference=d)
-    return Pair(float(d.mean()), float(d.mean() - half), float(d.mean() + half), int((d > 0).sum()), n, points, table)
+    return Pair(
+        float(d.mean()),
+        float(d.mean() - half),
+        float(d.mean() + half),
+        int((d > 0).sum()),
+        n,
+        points,
+        table,
+    )
 
 
 @dataclass(frozen=True)
@@ -320,17 +456,32 @@ class Claim:
 
     def __post_init__(self) -> None:
         if not isinstance(self.holds, bool | np.bool_ | None):
-            raise ValueError(f"holds={self.holds!r}: say True, False, or None for not testable here")
-        if not all(text.strip() for text in (self.statement, self.where, self.rule, self.evidence)):
-            raise ValueError(f"{self}: a claim needs its statement, where it stands, a rule and evidence")
+            raise ValueError(
+                f"holds={self.holds!r}: say True, False, or None for not testable here"
+            )
+        if not all(
+            text.strip()
+            for text in (self.statement, self.where, self.rule, self.evidence)
+        ):
+            raise ValueError(
+                f"{self}: a claim needs its statement, where it stands, a rule and evidence"
+            )
 
     @property
     def verdict(self) -> str:
         """``holds``, ``fails`` or ``not testable here``."""
-        return "not testable here" if self.holds is None else "holds" if self.holds else "fails"
+        return (
+            "not testable here"
+            if self.holds is None
+            else "holds"
+            if self.holds
+            else "fails"
+        )
 
 
-def verdicts(claims: Iterable[Claim], caption: str = "The paper's claims on our records") -> Table:
+def verdicts(
+    claims: Iterable[Claim], caption: str = "The paper's claims on our records"
+) -> Table:
     """A table of claims with their rules, evidence and verdicts; the caption goes on with how many hold."""
     claims = list(claims)
     found = [claim.verdict for claim in claims]
@@ -338,12 +489,20 @@ def verdicts(claims: Iterable[Claim], caption: str = "The paper's claims on our 
         raise ValueError("no claims to judge")
     tally = {verdict: found.count(verdict) for verdict in MARKS if verdict in found}
     whole = f"{caption}: {', '.join(f'{n} {_plural(verdict) if n > 1 else verdict}' for verdict, n in tally.items())}."
-    head = "".join(_th(name, "col") for name in ("claim", "where", "rule", "evidence", "verdict"))
+    head = "".join(
+        _th(name, "col") for name in ("claim", "where", "rule", "evidence", "verdict")
+    )
     rows, lines = [], [whole]
     for c in claims:
         mark = f'<span aria-hidden="true">{MARKS[c.verdict]}</span> {c.verdict}'
-        rows.append(_th(c.statement, "row") + _tds([*map(escape, (c.where, c.rule, c.evidence)), mark]))
-        lines += [f"{MARKS[c.verdict]} {c.verdict}: {c.statement} ({c.where})", f"  rule: {c.rule}"]
+        rows.append(
+            _th(c.statement, "row")
+            + _tds([*map(escape, (c.where, c.rule, c.evidence)), mark])
+        )
+        lines += [
+            f"{MARKS[c.verdict]} {c.verdict}: {c.statement} ({c.where})",
+            f"  rule: {c.rule}",
+        ]
         lines += [f"  evidence: {c.evidence}"]
     return Table(_page(caption, whole, [head], rows, "words"), "\n".join(lines))
 
@@ -355,7 +514,9 @@ def _plural(verdict: str) -> str:
 # --- HTML ------------------------------------------------------------------------------------------------------------
 
 
-def _page(label: str, caption: str, head: list[str], body: list[str], kind: str = "numbers") -> str:
+def _page(
+    label: str, caption: str, head: list[str], body: list[str], kind: str = "numbers"
+) -> str:
     """A table that scrolls by itself where it is too wide, with the keyboard too."""
     head, body = ("\n".join(f"<tr>{row}</tr>" for row in rows) for rows in (head, body))
     return (
@@ -371,12 +532,18 @@ def _html(grid: DataFrame) -> tuple[list[str], list[str]]:
     head, body = [""] * depth, [""] * len(grid)
     head[0] = "".join(_th(name, "col", "rowspan", depth) for name in grid.index.names)
     for level in range(depth):
-        head[level] += "".join(_th(name, "col", "colspan", n) for _, n, name in _groups(grid.columns, level))
+        head[level] += "".join(
+            _th(name, "col", "colspan", n)
+            for _, n, name in _groups(grid.columns, level)
+        )
     for level in range(grid.index.nlevels):
         for start, n, name in _groups(grid.index, level):
             body[start] += _th(name, "row", "rowspan", n)
     for i, cells in enumerate(grid.to_numpy()):
-        body[i] += _tds(f"<strong>{cell[2:-2]}</strong>" if cell[0] == "*" else cell for cell in cells)
+        body[i] += _tds(
+            f"<strong>{cell[2:-2]}</strong>" if cell[0] == "*" else cell
+            for cell in cells
+        )
     return head, body
 
 
@@ -388,7 +555,11 @@ def _groups(index: MultiIndex, level: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _th(text: str, scope: str, span: str = "", n: int = 1) -> str:
-    return f'<th scope="{scope}"' + (f' {span}="{n}"' if n > 1 else "") + f">{escape(text)}</th>"
+    return (
+        f'<th scope="{scope}"'
+        + (f' {span}="{n}"' if n > 1 else "")
+        + f">{escape(text)}</th>"
+    )
 
 
 def _tds(cells: Iterable[str]) -> str:

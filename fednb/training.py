@@ -30,8 +30,12 @@ class Local:
     lr_decay: float = 1.0  # lr in round t is lr * lr_decay ** (t // decay_every)
     decay_every: int = 1
     optimizer: str = "sgd"  # or "adam"
-    keep_state: bool = False  # momentum survives from round to round, as in WeCFL's released code
-    drop_last: bool = False  # skip an epoch's short last batch, as in FedGWC's released code
+    keep_state: bool = (
+        False  # momentum survives from round to round, as in WeCFL's released code
+    )
+    drop_last: bool = (
+        False  # skip an epoch's short last batch, as in FedGWC's released code
+    )
     augment: bool = False  # random crop (padding 4) and horizontal flip
     amp: bool = False  # forward pass in bfloat16
 
@@ -49,7 +53,9 @@ class Local:
         }
         for name, good in checks.items():
             if not good:
-                raise ValueError(f"Local({name}={getattr(self, name)!r}) makes no sense")
+                raise ValueError(
+                    f"Local({name}={getattr(self, name)!r}) makes no sense"
+                )
 
     def lr_at(self, t: int) -> float:
         """Learning rate in round ``t``."""
@@ -81,7 +87,11 @@ def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
     index = samples[order.reshape(-1, B)[:S]]  # (S, B)
     size = np.full(S, B)
     size[per_epoch - 1 :: per_epoch] = kept - (per_epoch - 1) * B
-    shift = torch.from_numpy(rng.integers(0, (9, 9, 2), (S, B, 3))) if local.augment else None
+    shift = (
+        torch.from_numpy(rng.integers(0, (9, 9, 2), (S, B, 3)))
+        if local.augment
+        else None
+    )
     return Plan(torch.from_numpy(index), size, shift, int(rng.integers(2**62)))
 
 
@@ -91,15 +101,25 @@ def augment(x: Tensor, shift: Tensor) -> Tensor:
     padded = F.pad(x, (4, 4, 4, 4))
     rows = shift[:, 0, None] + torch.arange(H, device=x.device)  # (b, H)
     cols = torch.arange(W, device=x.device).expand(b, W)
-    cols = shift[:, 1, None] + torch.where(shift[:, 2, None] == 1, W - 1 - cols, cols)  # (b, W)
+    cols = shift[:, 1, None] + torch.where(
+        shift[:, 2, None] == 1, W - 1 - cols, cols
+    )  # (b, W)
     which = torch.arange(b, device=x.device)[:, None, None]
-    return padded.movedim(1, -1)[which, rows[:, :, None], cols[:, None, :]].movedim(-1, 1)
+    return padded.movedim(1, -1)[which, rows[:, :, None], cols[:, None, :]].movedim(
+        -1, 1
+    )
 
 
 # --- the optimiser ----------------------------------------------------------------------------------------------------
 
 
-def descend(th: list[Tensor], g: list[Tensor], state: Sequence[list[Tensor]], lr: float, local: Local) -> None:
+def descend(
+    th: list[Tensor],
+    g: list[Tensor],
+    state: Sequence[list[Tensor]],
+    lr: float,
+    local: Local,
+) -> None:
     """One step of SGD with momentum, or of Adam, as torch.optim defines them, in place.
 
     A model is given as one flat tensor (..., P) or in pieces; Adam wants it in one.

@@ -33,7 +33,8 @@ HEAVY = 12_000  # bytes of a compressed SVG; beyond it a WebP may be smaller
 LIMIT = 300_000  # bytes of one explorer in a page
 NOTE = "Precomputed. Values between the marks need a running kernel."
 ADVICE = (
-    f"{LIMIT // 1000} kB; use fewer grid values, smaller figures, or arrays (heatmap, lines, ...) instead of figures"
+    f"{LIMIT // 1000} kB; use fewer grid values, smaller figures, or arrays "
+    "(heatmap, lines, ...) instead of figures"
 )
 
 
@@ -55,8 +56,15 @@ def explore(
     """
     labels, start = labels or {}, start or {}
     if unknown := {*labels, *start} - {*grid}:
-        raise ValueError(f"explore: no parameter {', '.join(sorted(unknown))}; there are {', '.join(grid)}")
-    return Explorer(fn, title, alt, [_parameter(n, labels.get(n, n), v, start.get(n)) for n, v in grid.items()])
+        raise ValueError(
+            f"explore: no parameter {', '.join(sorted(unknown))}; there are {', '.join(grid)}"
+        )
+    return Explorer(
+        fn,
+        title,
+        alt,
+        [_parameter(n, labels.get(n, n), v, start.get(n)) for n, v in grid.items()],
+    )
 
 
 class Explorer(anywidget.AnyWidget):
@@ -74,18 +82,29 @@ class Explorer(anywidget.AnyWidget):
     def __init__(self, fn: Callable, title: str, alt: str, params: list[dict]) -> None:
         self.fn, self.name, self.params = fn, getattr(fn, "__name__", "fn"), params
         if (count := prod(len(p["values"]) for p in params)) > MOST:
-            raise ValueError(f"explore: {count:,} combinations, over the limit of {MOST:,}; use fewer values")
+            raise ValueError(
+                f"explore: {count:,} combinations, over the limit of {MOST:,}; use fewer values"
+            )
         keys = list(itertools.product(*[p["values"] for p in params]))
-        self.frames = {key: self._call(key) for key in tqdm(keys, delay=2, leave=False, file=sys.stdout)}
+        self.frames = {
+            key: self._call(key)
+            for key in tqdm(keys, delay=2, leave=False, file=sys.stdout)
+        }
         alt = alt or title or (fn.__doc__ or "").strip().split("\n")[0] or self.name
         note = NOTE if any(p["kind"] != "choice" for p in params) else "Precomputed."
         first = self.frames[tuple(p["start"] for p in params)]
-        super().__init__(spec={"title": title, "alt": alt, "params": params, "note": note}, first=first)
+        super().__init__(
+            spec={"title": title, "alt": alt, "params": params, "note": note},
+            first=first,
+        )
         self.html = self._page("".join(_still(panel, alt) for panel in self.first))
         self.on_msg(self._answer)
 
     def _page(self, still: str) -> str:
-        data = json.dumps({"spec": self.spec, "frames": [*self.frames.values()]}, separators=(",", ":"))
+        data = json.dumps(
+            {"spec": self.spec, "frames": [*self.frames.values()]},
+            separators=(",", ":"),
+        )
         page = (
             f'<div class="fednb-explore" data-frames="{b64encode(compress(data.encode(), 9)).decode()}">\n'
             f'<style>\n{self._css}</style>\n<div class="fx-first">{still}</div>\n'
@@ -93,7 +112,9 @@ class Explorer(anywidget.AnyWidget):
             f'<script type="module">\n{self._esm}boot(document);\n</script>\n</div>'
         )
         if (size := len(page.encode())) > LIMIT:
-            raise ValueError(f"explore: {len(self.frames)} frames make {size // 1000} kB, over {ADVICE}")
+            raise ValueError(
+                f"explore: {len(self.frames)} frames make {size // 1000} kB, over {ADVICE}"
+            )
         return page
 
     def _call(self, key: tuple) -> list[dict]:
@@ -101,18 +122,32 @@ class Explorer(anywidget.AnyWidget):
         given = {p["name"]: value for p, value in zip(self.params, key, strict=True)}
         try:
             out = self.fn(**given)
-            return [_panel(part) for part in (out if isinstance(out, list | tuple) else [out])]
+            return [
+                _panel(part)
+                for part in (out if isinstance(out, list | tuple) else [out])
+            ]
         except Exception as error:
             where = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise RuntimeError(f"{self.name}({where}) failed: {type(error).__name__}: {error}") from error
+            raise RuntimeError(
+                f"{self.name}({where}) failed: {type(error).__name__}: {error}"
+            ) from error
 
     def _answer(self, _, question: dict, buffers: list) -> None:
         """All frames if the view names no values, else the frame at these values, looked up or computed."""
         values = question["values"]
         try:
-            key = values and tuple(KINDS[p["kind"]](values[p["name"]]) for p in self.params)  # 1.0 comes as 1
-            answer = {"panels": self.frames.get(key) or self._call(key)} if key else {"frames": [*self.frames.values()]}
-        except (Exception, KeyboardInterrupt) as error:  # shown in the view, which goes on working
+            key = values and tuple(
+                KINDS[p["kind"]](values[p["name"]]) for p in self.params
+            )  # 1.0 comes as 1
+            answer = (
+                {"panels": self.frames.get(key) or self._call(key)}
+                if key
+                else {"frames": [*self.frames.values()]}
+            )
+        except (
+            Exception,
+            KeyboardInterrupt,
+        ) as error:  # shown in the view, which goes on working
             answer = {"error": str(error) or type(error).__name__}
         self.send({"ticket": question["ticket"], **answer})
 
@@ -125,31 +160,71 @@ class Explorer(anywidget.AnyWidget):
 
 
 def _parameter(name: str, label: str, values: Iterable, start: Any = None) -> dict:
-    values = [v.item() if isinstance(v, np.generic) else v for v in ([values] if np.ndim(values) == 0 else values)]
+    values = [
+        v.item() if isinstance(v, np.generic) else v
+        for v in ([values] if np.ndim(values) == 0 else values)
+    ]
     kinds = {type(v) for v in values}
     kind = "choice" if kinds == {str} else "int" if kinds == {int} else "float"
     good = kind == "choice" or (kinds <= {int, float} and all(map(isfinite, values)))
     if not good or not 0 < len(values) == len(set(values)):
-        raise ValueError(f"explore: {name}={values!r}; give a list of different finite numbers or different words")
-    ordered = values if kind == "choice" else sorted(map(KINDS[kind], values))  # a slider rises
+        raise ValueError(
+            f"explore: {name}={values!r}; give a list of different finite numbers or different words"
+        )
+    ordered = (
+        values if kind == "choice" else sorted(map(KINDS[kind], values))
+    )  # a slider rises
     start = ordered[0] if start is None else start
     if start not in ordered:
-        raise ValueError(f"explore: start {name}={start!r} is not on the grid {ordered}")
-    return {"name": name, "label": label, "kind": kind, "values": ordered, "start": KINDS[kind](start)}
+        raise ValueError(
+            f"explore: start {name}={start!r} is not on the grid {ordered}"
+        )
+    return {
+        "name": name,
+        "label": label,
+        "kind": kind,
+        "values": ordered,
+        "start": KINDS[kind](start),
+    }
 
 
-def heatmap(z, x=None, y=None, *, xlabel="", ylabel="", zlabel="", title="", alt="", cmap="viridis", zlim=None) -> dict:
+def heatmap(
+    z,
+    x=None,
+    y=None,
+    *,
+    xlabel="",
+    ylabel="",
+    zlabel="",
+    title="",
+    alt="",
+    cmap="viridis",
+    zlim=None,
+) -> dict:
     """A matrix (rows, columns) as coloured cells; ``x`` and ``y`` name its columns and rows; NaN leaves a hole.
 
     ``cmap="diverging"`` is white at zero. Axes and colours mean the same in all frames of an explorer: as wide as the
     data of all frames need, or as ``xlim``, ``ylim``, ``zlim`` say. This holds for the other drawings too.
     """
     if np.ndim(z) != 2 or np.size(z) == 0 or cmap not in ("viridis", "diverging"):
-        raise ValueError(f"heatmap: shape {np.shape(z)}, cmap {cmap!r}; give a matrix, and viridis or diverging")
+        raise ValueError(
+            f"heatmap: shape {np.shape(z)}, cmap {cmap!r}; give a matrix, and viridis or diverging"
+        )
     return _drawing("heatmap", locals(), x=np.shape(z)[1], y=np.shape(z)[0])
 
 
-def lines(series, x=None, *, xlabel="", ylabel="", title="", alt="", xlim=None, ylim=None, log="") -> dict:
+def lines(
+    series,
+    x=None,
+    *,
+    xlabel="",
+    ylabel="",
+    title="",
+    alt="",
+    xlim=None,
+    ylim=None,
+    log="",
+) -> dict:
     """Curves ``{"FedAvg": values, ...}``, or one, over a common ``x``; ``log="y"`` leaves out what is not positive."""
     return _drawing("lines", locals())
 
@@ -160,11 +235,23 @@ def bars(series, x=None, *, xlabel="", ylabel="", title="", alt="", ylim=None) -
 
 
 def scatter(
-    xy, labels=None, *, xlabel="", ylabel="", title="", alt="", xlim=None, ylim=None, connect=False, equal=False
+    xy,
+    labels=None,
+    *,
+    xlabel="",
+    ylabel="",
+    title="",
+    alt="",
+    xlim=None,
+    ylim=None,
+    connect=False,
+    equal=False,
 ) -> dict:
     """Points (N, 2) coloured by label (N,); ``connect`` joins those of one label, ``equal`` keeps circles round."""
     if np.ndim(xy) != 2 or np.shape(xy)[1] != 2:
-        raise ValueError(f"scatter: points of shape {np.shape(xy)}; give an (N, 2) array")
+        raise ValueError(
+            f"scatter: points of shape {np.shape(xy)}; give an (N, 2) array"
+        )
     labels = [""] * len(xy) if labels is None else [str(v) for v in _plain(labels)]
     return _drawing("scatter", locals(), labels=len(xy))
 
@@ -177,12 +264,18 @@ def text(text: str) -> dict:
 def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
     """What explore.js draws, as a plain dictionary. Fields in ``lengths`` count from 0 if missing."""
     if "series" in fields:
-        fields["series"] = fields["series"] if isinstance(fields["series"], Mapping) else {"": fields["series"]}
+        fields["series"] = (
+            fields["series"]
+            if isinstance(fields["series"], Mapping)
+            else {"": fields["series"]}
+        )
         lengths = {"x": max(map(len, fields["series"].values()), default=0)}
     for name, length in lengths.items():
         fields[name] = range(length) if fields[name] is None else fields[name]
         if len(fields[name]) != length or length == 0:
-            raise ValueError(f"{kind}: {len(fields[name])} values in {name} for {length} places; give one for each")
+            raise ValueError(
+                f"{kind}: {len(fields[name])} values in {name} for {length} places; give one for each"
+            )
     return {"kind": kind, **_plain(fields)}
 
 
@@ -201,11 +294,27 @@ def _plain(value):
 def _panel(part) -> dict:
     if hasattr(part, "savefig"):
         return _figure(part)
-    fields = asdict(part) if is_dataclass(part) else text(part) if isinstance(part, str) else part
-    makers = {"heatmap": heatmap, "lines": lines, "scatter": scatter, "bars": bars, "text": text}
+    fields = (
+        asdict(part)
+        if is_dataclass(part)
+        else text(part)
+        if isinstance(part, str)
+        else part
+    )
+    makers = {
+        "heatmap": heatmap,
+        "lines": lines,
+        "scatter": scatter,
+        "bars": bars,
+        "text": text,
+    }
     if not isinstance(fields, Mapping) or fields.get("kind") not in makers:
-        raise TypeError(f"cannot show {part!r:.60}; return a figure, {', '.join(makers)}, or a list of them")
-    return makers[fields["kind"]](**{name: value for name, value in fields.items() if name != "kind"})
+        raise TypeError(
+            f"cannot show {part!r:.60}; return a figure, {', '.join(makers)}, or a list of them"
+        )
+    return makers[fields["kind"]](
+        **{name: value for name, value in fields.items() if name != "kind"}
+    )
 
 
 def _figure(figure) -> dict:
@@ -214,15 +323,43 @@ def _figure(figure) -> dict:
 
     svg, webp = BytesIO(), BytesIO()
     try:
-        with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fednb", "savefig.bbox": "standard"}):
-            figure.savefig(svg, format="svg", metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]))
-            drawn = re.sub(r"^.*?(?=<svg)|<!--.*?-->|\n\s*", " ", svg.getvalue().decode(), flags=re.S).strip()
-            drawn = re.sub(r' (d|x|y)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), drawn)  # to 0.01 point
+        with plt.rc_context(
+            {
+                "svg.fonttype": "none",
+                "svg.hashsalt": "fednb",
+                "savefig.bbox": "standard",
+            }
+        ):
+            figure.savefig(
+                svg,
+                format="svg",
+                metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]),
+            )
+            drawn = re.sub(
+                r"^.*?(?=<svg)|<!--.*?-->|\n\s*",
+                " ",
+                svg.getvalue().decode(),
+                flags=re.S,
+            ).strip()
+            drawn = re.sub(
+                r' (d|x|y)="[^"]*"',
+                lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]),
+                drawn,
+            )  # to 0.01 point
             if (size := len(compress(drawn.encode(), 9))) > HEAVY:
-                figure.savefig(webp, format="webp", dpi=150, pil_kwargs={"quality": 80, "method": 6})
+                figure.savefig(
+                    webp,
+                    format="webp",
+                    dpi=150,
+                    pil_kwargs={"quality": 80, "method": 6},
+                )
     finally:
         plt.close(figure)
-    picture = {"webp": b64encode(webp.getvalue()).decode()} if 0 < webp.tell() < size else {"svg": drawn}
+    picture = (
+        {"webp": b64encode(webp.getvalue()).decode()}
+        if 0 < webp.tell() < size
+        else {"svg": drawn}
+    )
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     return {"kind": "figure", "width": width, "height": height, **picture}
 

@@ -27,10 +27,14 @@ PATIENCE = 60  # seconds: other work may share the machine
 def programs() -> tuple[str, str]:
     """Where Chromium and its driver are; skips the test that asks if they are not here."""
     pytest.importorskip("selenium", reason="selenium is not installed")
-    browsers = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
+    browsers = [
+        shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")
+    ]
     driver = shutil.which("chromedriver")
     if not any(browsers) or not driver:
-        pytest.skip("no Chromium with chromedriver here: apt-get install chromium chromium-driver")
+        pytest.skip(
+            "no Chromium with chromedriver here: apt-get install chromium chromium-driver"
+        )
     return next(filter(None, browsers)), driver
 
 
@@ -42,11 +46,19 @@ def chromium(*, network: bool = False) -> Iterator[Browser]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        for flag in [*FLAGS.split(), f"--user-data-dir={profile}", *([] if network else [CUT])]:
+        for flag in [
+            *FLAGS.split(),
+            f"--user-data-dir={profile}",
+            *([] if network else [CUT]),
+        ]:
             options.add_argument(flag)
-        chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        chrome = webdriver.Chrome(
+            options=options, service=webdriver.ChromeService(driver)
+        )
         try:
             browser = Browser(chrome)
             browser.resize(1280)
@@ -79,13 +91,20 @@ class Browser:
     def resize(self, width: int, height: int = 900) -> None:
         """Set the size of the page, phone widths included (a real window has a minimum width)."""
         self.size = (width, height)
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        size = {
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": 1,
+            "mobile": False,
+        }
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def theme(self, name: str) -> None:
         """Make the page ``light`` or ``dark``: by the system's preference, and as the book's own switch does."""
         feature = {"name": "prefers-color-scheme", "value": name}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [feature]}
+        )
         self.js(
             "for (const key of ['theme', 'mode']) { document.documentElement.dataset[key] = arguments[0];"
             " try { localStorage.setItem(key, arguments[0]) } catch {} }",
@@ -104,7 +123,9 @@ class Browser:
         """All elements of a CSS selector."""
         return (inside or self.driver).find_elements("css selector", css)
 
-    def wait(self, condition: Callable[[], Any], what: str = "", seconds: float = PATIENCE) -> Any:
+    def wait(
+        self, condition: Callable[[], Any], what: str = "", seconds: float = PATIENCE
+    ) -> Any:
         """Wait until the condition holds, and return its value; elements that are not there yet do not count."""
         from selenium.common.exceptions import WebDriverException
 
@@ -116,17 +137,25 @@ class Browser:
             except WebDriverException as error:
                 last = error
             time.sleep(0.05)
-        raise AssertionError(f"waited {seconds} s in vain for {what or condition}: {last}, {self.errors()[-5:]}")
+        raise AssertionError(
+            f"waited {seconds} s in vain for {what or condition}: {last}, {self.errors()[-5:]}"
+        )
 
     def errors(self) -> list[str]:
         """Errors on the console since the page was opened."""
         self._read_logs()
-        return [entry["message"] for entry in self._console if entry["level"] == "SEVERE"]
+        return [
+            entry["message"] for entry in self._console if entry["level"] == "SEVERE"
+        ]
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for since it was opened, itself and inline data left out."""
         self._read_logs()
-        return [url for url in self._network if not url.startswith(("data:", "blob:", "chrome", "about:"))]
+        return [
+            url
+            for url in self._network
+            if not url.startswith(("data:", "blob:", "chrome", "about:"))
+        ]
 
     def screenshot(self, path: Path, *, full: bool = False) -> None:
         """A PNG of what is visible, or of the whole page."""

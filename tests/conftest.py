@@ -49,7 +49,9 @@ NETWORKS = {
 }
 
 
-def federation(network="mlp", sizes=(9, 14, 7, 20), *, truth=None, local=None, **options) -> Federation:
+def federation(
+    network="mlp", sizes=(9, 14, 7, 20), *, truth=None, local=None, **options
+) -> Federation:
     shape, model = NETWORKS[network]
     data = blobs(samples=sum(sizes) + 4 * len(sizes), shape=shape)
     local = local or Local(lr=0.05, batch_size=5)

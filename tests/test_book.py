@@ -22,8 +22,12 @@ from fednb.papers import CATALOGUE
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
-NOTEBOOKS = sorted(p for p in BOOK.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: str(p.relative_to(BOOK)))
+NOTEBOOKS = sorted(
+    p for p in BOOK.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts
+)
+each_notebook = pytest.mark.parametrize(
+    "path", NOTEBOOKS, ids=lambda p: str(p.relative_to(BOOK))
+)
 
 
 def toc() -> list[str]:
@@ -31,7 +35,9 @@ def toc() -> list[str]:
     found = []
 
     def walk(node):
-        for child in node.get("parts", []) + node.get("chapters", []) + node.get("sections", []):
+        for child in (
+            node.get("parts", []) + node.get("chapters", []) + node.get("sections", [])
+        ):
             found.extend([child["file"]] if "file" in child else [])
             walk(child)
 
@@ -62,14 +68,20 @@ def code(path):
 
 def snippets(path):
     """Python in the prose: the solutions of exercises."""
-    return [ast.parse(block) for block in re.findall(r"```+\s*python\n(.*?)```", prose(path), re.S)]
+    return [
+        ast.parse(block)
+        for block in re.findall(r"```+\s*python\n(.*?)```", prose(path), re.S)
+    ]
 
 
 # --- what a notebook may hold ----------------------------------------------------------------------------------------
 
 
 def test_toc_lists_every_page():
-    pages = [str(p.relative_to(BOOK).with_suffix("")) for p in [*BOOK.rglob("*.md"), *NOTEBOOKS]]
+    pages = [
+        str(p.relative_to(BOOK).with_suffix(""))
+        for p in [*BOOK.rglob("*.md"), *NOTEBOOKS]
+    ]
     assert sorted(toc()) == sorted(pages)
 
 
@@ -80,17 +92,30 @@ def test_notebook_is_stored_without_outputs(path):
     assert notebook.metadata.kernelspec.name == "python3"
     assert "widgets" not in notebook.metadata
     for cell in cells(path, "code"):
-        assert not cell.outputs and cell.execution_count is None, f"clear the outputs: nbstripout {path.name}"
+        assert not cell.outputs and cell.execution_count is None, (
+            f"clear the outputs: nbstripout {path.name}"
+        )
     ids = Counter(cell.id for cell in notebook.cells)
     assert max(ids.values()) == 1, "cell ids must be unique"
 
 
 @each_notebook
 def test_no_widget_that_hangs_a_headless_run(path):
-    hanging = {"interact", "interactive", "interact_manual", "interactive_output", "Output"}
+    hanging = {
+        "interact",
+        "interactive",
+        "interact_manual",
+        "interactive_output",
+        "Output",
+    }
     names = {n.id for n in ast.walk(code(path)) if isinstance(n, ast.Name)}
     names |= {n.attr for n in ast.walk(code(path)) if isinstance(n, ast.Attribute)}
-    names |= {a.name for n in ast.walk(code(path)) if isinstance(n, ast.ImportFrom) for a in n.names}
+    names |= {
+        a.name
+        for n in ast.walk(code(path))
+        if isinstance(n, ast.ImportFrom)
+        for a in n.names
+    }
     assert not names & hanging, "use fednb.widgets.explore"
 
 
@@ -98,10 +123,16 @@ def defined_in_fednb(chapter=""):
     """Public functions and classes of the library's modules; of the papers' only those of the chapter's own."""
     found = set()
     for path in (ROOT / "fednb").rglob("*.py"):
-        if path.parent.name == "papers" and not (chapter and path.stem.startswith(chapter)):
+        if path.parent.name == "papers" and not (
+            chapter and path.stem.startswith(chapter)
+        ):
             continue
         body = ast.parse(path.read_text()).body
-        found |= {n.name for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"}
+        found |= {
+            n.name
+            for n in body
+            if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"
+        }
     return found
 
 
@@ -110,13 +141,18 @@ def imported(tree):
     from fednb, and the objects behind them."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fednb":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").split(".")[0] == "fednb"
+        ):
             for alias in node.names:
                 home = importlib.import_module(node.module)
                 try:
                     found[alias.asname or alias.name] = getattr(home, alias.name)
                 except AttributeError:
-                    found[alias.asname or alias.name] = importlib.import_module(f"{node.module}.{alias.name}")
+                    found[alias.asname or alias.name] = importlib.import_module(
+                        f"{node.module}.{alias.name}"
+                    )
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "fednb":
@@ -129,9 +165,20 @@ def imported(tree):
 def test_the_library_is_not_copied(path):
     """No function or class of fednb is defined again, and no name imported from it is given to something else."""
     tree = code(path)
-    defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    stored |= {a.arg for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) for a in n.args.args}
+    defined = {
+        n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)
+    }
+    stored = {
+        n.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    stored |= {
+        a.arg
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef)
+        for a in n.args.args
+    }
     assert not defined & defined_in_fednb(path.stem)
     assert not (stored | defined) & set(imported(tree))
 
@@ -139,13 +186,18 @@ def test_the_library_is_not_copied(path):
 def test_the_copy_test_can_fail():
     assert {"Federation", "FedAvg", "cosine", "explore"} <= defined_in_fednb()
     assert "Arms" in defined_in_fednb("ocfl") - defined_in_fednb("wecfl")
-    assert set(imported(ast.parse("from fednb import metrics as m\nimport fednb"))) == {"m", "fednb"}
+    assert set(imported(ast.parse("from fednb import metrics as m\nimport fednb"))) == {
+        "m",
+        "fednb",
+    }
 
 
 @each_notebook
 def test_every_name_of_fednb_exists(path):
     trees = [code(path), *snippets(path)]
-    names = {k: v for tree in trees for k, v in imported(tree).items()}  # importing is half of the test
+    names = {
+        k: v for tree in trees for k, v in imported(tree).items()
+    }  # importing is half of the test
     for node in (n for tree in trees for n in ast.walk(tree)):
         chain = []
         while isinstance(node, ast.Attribute):
@@ -171,18 +223,29 @@ def test_chapter_has_its_parts(path):
     text = prose(path)
     opening = "\n".join(text.splitlines()[:60])
     assert text.startswith("# ")
-    assert re.search(r"in this chapter", opening, re.I), "say what the reader will be able to do"
-    assert re.search(r"(run ?time|runs in|\d+ (s|seconds))", opening, re.I), "say how long the chapter runs"
+    assert re.search(r"in this chapter", opening, re.I), (
+        "say what the reader will be able to do"
+    )
+    assert re.search(r"(run ?time|runs in|\d+ (s|seconds))", opening, re.I), (
+        "say how long the chapter runs"
+    )
     assert re.search(r"^#+ Exercises", text, re.M)
     exercises = text[re.search(r"^#+ Exercises", text, re.M).start() :]
-    solutions = re.findall(r"^[`:]{3,}\{admonition\} +Solution.*\n(?::.*\n)*?:class:.*\bdropdown\b", exercises, re.M)
+    solutions = re.findall(
+        r"^[`:]{3,}\{admonition\} +Solution.*\n(?::.*\n)*?:class:.*\bdropdown\b",
+        exercises,
+        re.M,
+    )
     assert len(solutions) >= 3, "three exercises at least, each with a folded solution"
     assert re.search(r"take.?away", text, re.I)
 
 
 def calls(tree, name):
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == name:
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", getattr(node.func, "attr", "")) == name
+        ):
             yield node
 
 
@@ -192,7 +255,9 @@ def test_every_figure_goes_through_show_with_words(path):
     for call in shown:
         alt = next((k.value for k in call.keywords if k.arg == "alt"), None)
         assert alt is not None, "show(fig, alt=...)"
-        assert not isinstance(alt, ast.Constant) or len(alt.value) >= 20, "say in a sentence what there is to see"
+        assert not isinstance(alt, ast.Constant) or len(alt.value) >= 20, (
+            "say in a sentence what there is to see"
+        )
     attributes = {n.attr for n in ast.walk(code(path)) if isinstance(n, ast.Attribute)}
     assert not attributes & {"savefig"}
 
@@ -209,7 +274,11 @@ def bibliography():
 @pytest.mark.parametrize("page", toc())
 def test_every_citation_is_in_the_bibliography(page):
     path = next(p for p in (BOOK / f"{page}.md", BOOK / f"{page}.ipynb") if p.exists())
-    cited = {key.strip() for keys in re.findall(r"\{cite[:\w]*\}`([^`]+)`", prose(path)) for key in keys.split(",")}
+    cited = {
+        key.strip()
+        for keys in re.findall(r"\{cite[:\w]*\}`([^`]+)`", prose(path))
+        for key in keys.split(",")
+    }
     assert cited <= bibliography()
 
 
@@ -224,7 +293,9 @@ def test_the_api_pages_have_every_module_and_method():
 
 def test_no_machine_path_in_the_sources():
     for path in [ROOT / "_config.yml", *BOOK.rglob("*.md"), *NOTEBOOKS]:
-        assert not re.search(r"(^|[\s\"'(=])/(work|tmp|root|home)/", path.read_text(), re.M), path
+        assert not re.search(
+            r"(^|[\s\"'(=])/(work|tmp|root|home)/", path.read_text(), re.M
+        ), path
 
 
 # --- the built pages -------------------------------------------------------------------------------------------------
@@ -233,7 +304,9 @@ def test_no_machine_path_in_the_sources():
 @pytest.fixture(name="pages", scope="session")
 def pages_fixture() -> Path:
     """The built book; builds it if it is not there or old (one process at a time: build.py has a lock)."""
-    done = subprocess.run([sys.executable, BOOK / "build.py", "html"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, BOOK / "build.py", "html"], capture_output=True, text=True
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     return ROOT / "_build" / "html"
 
@@ -253,7 +326,13 @@ class Page(HTMLParser):
             self.links.append(attrs["href"])
         if tag in ("script", "img", "iframe", "source") and attrs.get("src"):
             self.loads.append(attrs["src"])
-        if tag == "link" and attrs.get("rel") not in ("canonical", "search", "index", "next", "prev"):
+        if tag == "link" and attrs.get("rel") not in (
+            "canonical",
+            "search",
+            "index",
+            "next",
+            "prev",
+        ):
             self.loads.append(attrs["href"])
         if tag == "img" and not (attrs.get("alt") or "").strip():
             self.mute.append(attrs.get("src", "")[:80])
@@ -261,7 +340,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="session")
 def parsed(pages):
-    return {p: Page(p.read_text()) for p in pages.rglob("*.html") if "_static" not in p.parts}
+    return {
+        p: Page(p.read_text())
+        for p in pages.rglob("*.html")
+        if "_static" not in p.parts
+    }
 
 
 def test_every_page_is_built(pages):
@@ -276,9 +359,13 @@ def test_links_lead_somewhere(parsed, pages):
             parts = urlsplit(link)
             if parts.scheme:
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
             ids = parsed[target].ids if target in parsed else {unquote(parts.fragment)}
-            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in ids):
+            if not target.exists() or (
+                parts.fragment and unquote(parts.fragment) not in ids
+            ):
                 broken.append((path.name, link))
     assert not broken
 
@@ -287,8 +374,12 @@ def test_pages_load_only_their_own_files(parsed):
     for path, page in parsed.items():
         for address in page.loads:
             parts = urlsplit(address)
-            assert parts.scheme in ("", "data") and not parts.netloc, f"{path.name} loads {address}"
-            assert parts.scheme or (path.parent / unquote(parts.path)).exists(), f"{path.name} lacks {address}"
+            assert parts.scheme in ("", "data") and not parts.netloc, (
+                f"{path.name} loads {address}"
+            )
+            assert parts.scheme or (path.parent / unquote(parts.path)).exists(), (
+                f"{path.name} lacks {address}"
+            )
 
 
 def test_every_picture_has_words(parsed):
@@ -296,11 +387,15 @@ def test_every_picture_has_words(parsed):
 
 
 def test_pages_stay_small(parsed):
-    assert not [path.name for path, page in parsed.items() if len(page.text) > 2_000_000]
+    assert not [
+        path.name for path, page in parsed.items() if len(page.text) > 2_000_000
+    ]
 
 
 def test_the_bibliography_lists_every_entry(parsed, pages):
-    assert len(re.findall(r'<div class="citation', parsed[pages / "references.html"].text)) == len(bibliography())
+    assert len(
+        re.findall(r'<div class="citation', parsed[pages / "references.html"].text)
+    ) == len(bibliography())
 
 
 def test_notebooks_can_be_downloaded_and_launched(parsed, pages):
@@ -314,20 +409,35 @@ def test_notebooks_can_be_downloaded_and_launched(parsed, pages):
 def test_the_introduction_promises_only_what_exists(parsed, pages):
     text = parsed[pages / "intro.html"].text
     for paper in ("wecfl", "fedgwc", "ocfl", "fedcvr_bolt", "gcfl"):
-        assert (f'href="papers/{paper}.html"' in text) == (BOOK / "papers" / f"{paper}.ipynb").exists()
+        assert (f'href="papers/{paper}.html"' in text) == (
+            BOOK / "papers" / f"{paper}.ipynb"
+        ).exists()
 
 
 def test_the_introduction_counts_the_verdicts_of_the_chapters(parsed, pages):
     intro = parsed[pages / "intro.html"].text
-    rows = re.findall(r'href="papers/(\w+)\.html".*?</td>\s*((?:<td><p>\d+</p></td>\s*){4})', intro, re.S)
-    assert {paper for paper, _ in rows} == {p.stem for p in NOTEBOOKS if p.parent.name == "papers"}
+    rows = re.findall(
+        r'href="papers/(\w+)\.html".*?</td>\s*((?:<td><p>\d+</p></td>\s*){4})',
+        intro,
+        re.S,
+    )
+    assert {paper for paper, _ in rows} == {
+        p.stem for p in NOTEBOOKS if p.parent.name == "papers"
+    }
     for paper, cells in rows:
         runs, *counts = map(int, re.findall(r"\d+", cells))
         chapter = parsed[pages / "papers" / f"{paper}.html"].text
-        told = re.search(r"The paper.{1,6}s claims on our records: ([^<]+)\.", chapter)[1]
-        found = [re.search(rf"(\d+) {verdict}", told) for verdict in ("holds?", "fails?", "not testable here")]
+        told = re.search(r"The paper.{1,6}s claims on our records: ([^<]+)\.", chapter)[
+            1
+        ]
+        found = [
+            re.search(rf"(\d+) {verdict}", told)
+            for verdict in ("holds?", "fails?", "not testable here")
+        ]
         assert counts == [int(n[1]) if n else 0 for n in found] and sum(counts) >= 8
-        assert runs == len({task.key for make in CATALOGUE[paper].values() for task in make("laptop")})
+        assert runs == len(
+            {task.key for make in CATALOGUE[paper].values() for task in make("laptop")}
+        )
 
 
 # --- the program that builds them, on a book of one chapter ----------------------------------------------------------
@@ -356,14 +466,21 @@ class Tiny:
 
     def program(self):
         """The program as a module: it looks for its book beside itself."""
-        spec = importlib.util.spec_from_file_location("build", self.root / "book" / "build.py")
+        spec = importlib.util.spec_from_file_location(
+            "build", self.root / "book" / "build.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
     def write(self, source, text="# One", name="one.ipynb"):
-        notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
-        notebook.cells = [nbformat.v4.new_markdown_cell(text, id="a"), nbformat.v4.new_code_cell(source, id="b")]
+        notebook = nbformat.v4.new_notebook(
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python"}}
+        )
+        notebook.cells = [
+            nbformat.v4.new_markdown_cell(text, id="a"),
+            nbformat.v4.new_code_cell(source, id="b"),
+        ]
         nbformat.write(notebook, self.root / "book" / name)
 
     def build(self, verb):
@@ -382,12 +499,19 @@ def test_a_good_book_is_made_once(tiny):
     assert code == 0 and "ran book/one.ipynb" in said, said
     assert "42" in (tiny.root / "_build" / "html" / "one.html").read_text()
     code, said = tiny.build("html")
-    assert code == 0 and "all executed already" in said and "up to date" in said and len(said.splitlines()) == 2
+    assert (
+        code == 0
+        and "all executed already" in said
+        and "up to date" in said
+        and len(said.splitlines()) == 2
+    )
 
     (tiny.root / "book" / "intro.md").write_text("# Tiny\n\nSee {doc}`none`.\n")
     for _ in range(2):  # a warning does not go away by asking again
         code, said = tiny.build("html")
-        assert code != 0 and "unknown document" in said and "all executed already" in said, said
+        assert (
+            code != 0 and "unknown document" in said and "all executed already" in said
+        ), said
 
     build, chapter = tiny.program(), tiny.root / "book" / "one.ipynb"
     tiny.write("print(6 * 7)", text="# One\n\nOther words.")
@@ -396,7 +520,9 @@ def test_a_good_book_is_made_once(tiny):
         build.remember(chapter, chapter, 1.0)
         assert build.known(chapter)
         (tiny.root / name).write_text("# changed\n")
-        assert not build.known(chapter), f"a change of {name} must throw the executions away"
+        assert not build.known(chapter), (
+            f"a change of {name} must throw the executions away"
+        )
 
 
 def test_a_bad_notebook_fails_every_time(tiny):
@@ -404,13 +530,24 @@ def test_a_bad_notebook_fails_every_time(tiny):
     tiny.write("import sys\nprint('beware', file=sys.stderr)", name="two.ipynb")
     for _ in range(2):
         code, said = tiny.build("execute")
-        assert code != 0 and "FAILED book/one.ipynb" in said and "FAILED book/two.ipynb" in said
+        assert (
+            code != 0
+            and "FAILED book/one.ipynb" in said
+            and "FAILED book/two.ipynb" in said
+        )
         assert "ZeroDivisionError" in said and "cell 1 writes to stderr: beware" in said
 
 
 def test_docstrings_become_restructured_text(tiny):
     build = tiny.program()
-    lines = ["Say |x| and `a|b`.", "", "| paper | here |", "|---|---|", "| w | theta[0] |", ""]
+    lines = [
+        "Say |x| and `a|b`.",
+        "",
+        "| paper | here |",
+        "|---|---|",
+        "| w | theta[0] |",
+        "",
+    ]
     build._docstring(None, "module", "", None, None, lines)
     assert lines[0] == r"Say \|x\| and `a|b`."
     assert lines[2:8] == [
@@ -421,7 +558,9 @@ def test_docstrings_become_restructured_text(tiny):
         "   * - paper",
         "     - here",
     ]
-    assert "- ``theta``: (n, D) the clients' new rows" in build._fields(fednb.federation.Update)
+    assert "- ``theta``: (n, D) the clients' new rows" in build._fields(
+        fednb.federation.Update
+    )
 
 
 def test_a_change_of_the_library_reaches_the_page(tiny):

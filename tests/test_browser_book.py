@@ -6,7 +6,11 @@ from .browser import browser_fixture  # noqa: F401
 from .test_book import BOOK, NOTEBOOKS, pages_fixture, toc  # noqa: F401
 
 each_page = pytest.mark.parametrize("page", toc())
-chapters = [str(path.relative_to(BOOK).with_suffix("")) for path in NOTEBOOKS if "explore(" in path.read_text()]
+chapters = [
+    str(path.relative_to(BOOK).with_suffix(""))
+    for path in NOTEBOOKS
+    if "explore(" in path.read_text()
+]
 
 # Text of the page that is not code, script or style, and that a formula's source could be left over in.
 LEFT_OVER = r"""
@@ -63,7 +67,10 @@ def book(browser, pages):
         browser.resize(width, 900)
         browser.open(pages / f"{page}.html")
         browser.theme(theme)
-        browser.wait(lambda: browser.js("return document.readyState") == "complete", f"{page} to load")
+        browser.wait(
+            lambda: browser.js("return document.readyState") == "complete",
+            f"{page} to load",
+        )
         if browser.js("return !!document.querySelector('.math')"):
             typeset = "return !!document.querySelector('.math mjx-container') && !document.querySelector('.math:empty')"
             browser.wait(lambda: browser.js(typeset), "MathJax")
@@ -75,25 +82,38 @@ def book(browser, pages):
 def no_harm_done(browser):
     """No error on the console, and nothing asked of the network."""
     assert not browser.errors()
-    assert not [address for address in browser.requests() if not address.startswith("file:")]
+    assert not [
+        address for address in browser.requests() if not address.startswith("file:")
+    ]
 
 
 @each_page
 def test_page_is_whole_without_a_network(book, page):
     browser = book(page)
-    assert browser.js("return [...document.querySelectorAll('.math')].every(e => e.querySelector('mjx-container'))")
-    assert not browser.js("return document.querySelectorAll('[data-mml-node=merror]').length")
+    assert browser.js(
+        "return [...document.querySelectorAll('.math')].every(e => e.querySelector('mjx-container'))"
+    )
+    assert not browser.js(
+        "return document.querySelectorAll('[data-mml-node=merror]').length"
+    )
     assert not browser.js(LEFT_OVER)
-    assert browser.js("return [...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    assert browser.js(
+        "return [...document.images].every(i => i.complete && i.naturalWidth > 0)"
+    )
     no_harm_done(browser)
 
 
 def test_the_checks_can_fail(book):
     browser = book("notation")
-    browser.js("document.querySelector('article p').innerHTML = 'left $x_k$ over <b style=\"color:#eee\">faint</b>'")
+    browser.js(
+        "document.querySelector('article p').innerHTML = 'left $x_k$ over <b style=\"color:#eee\">faint</b>'"
+    )
     assert browser.js(LEFT_OVER) == ["left $x_k$ over"]
     assert any("faint" in line for line in browser.js(FAINT))
-    assert browser.js("return document.querySelectorAll('.math mjx-container').length") > 50
+    assert (
+        browser.js("return document.querySelectorAll('.math mjx-container').length")
+        > 50
+    )
 
 
 @each_page
@@ -110,7 +130,9 @@ def test_page_fits_a_phone(book, page):
     scrolls = "table, pre, mjx-container, .pst-scrollable-table-container, .fx-panels"
     wide = """return [...document.querySelectorAll("article *")].filter(e => !e.closest(arguments[0])
       && e.getBoundingClientRect().right > 361).map(e => e.outerHTML.slice(0, 120))"""
-    assert browser.js("return document.documentElement.scrollWidth") <= 360, browser.js(wide, scrolls)[:5]
+    assert browser.js("return document.documentElement.scrollWidth") <= 360, browser.js(
+        wide, scrolls
+    )[:5]
     assert browser.js("return document.body.scrollWidth") <= 360
 
 
@@ -123,7 +145,9 @@ def test_sliders_move_by_keyboard(book, page):
     assert explorers
     outcome = "return [...arguments[0].querySelectorAll('svg, img, .fx-text')].map(e => e.outerHTML).join()"
     for explorer in explorers:
-        controls = browser.wait(lambda e=explorer: browser.all("input", e), "the explorer's controls")
+        controls = browser.wait(
+            lambda e=explorer: browser.all("input", e), "the explorer's controls"
+        )
         for control in controls:
             radio = control.get_attribute("type") == "radio"
             if radio and control.is_selected():
@@ -131,8 +155,14 @@ def test_sliders_move_by_keyboard(book, page):
             before = browser.js(outcome, explorer)
             browser.js("arguments[0].focus()", control)
             at_end = control.get_attribute("value") == control.get_attribute("max")
-            control.send_keys(Keys.SPACE if radio else Keys.ARROW_LEFT if at_end else Keys.ARROW_RIGHT)
-            browser.wait(lambda e=explorer, b=before: browser.js(outcome, e) != b, "another outcome", seconds=10)
+            control.send_keys(
+                Keys.SPACE if radio else Keys.ARROW_LEFT if at_end else Keys.ARROW_RIGHT
+            )
+            browser.wait(
+                lambda e=explorer, b=before: browser.js(outcome, e) != b,
+                "another outcome",
+                seconds=10,
+            )
     no_harm_done(browser)
 
 
@@ -140,7 +170,10 @@ def test_search_works_from_a_file(browser, pages):
     browser.open((pages / "search.html").as_uri() + "?q=Dirichlet")
     hits = "return [...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))"
     found = browser.wait(lambda: browser.js(hits), "search results")
-    assert any("partition" in hit or "heterogeneity" in hit or "api/kernels" in hit for hit in found)
+    assert any(
+        "partition" in hit or "heterogeneity" in hit or "api/kernels" in hit
+        for hit in found
+    )
     no_harm_done(browser)
 
 
@@ -149,12 +182,19 @@ def test_theme_switch_and_folded_solutions(book):
     chapter = next(page for page in toc() if page.startswith("foundations/"))
     browser = book(chapter)
     solution = browser.find(".admonition.dropdown")
-    hidden = "return arguments[0].querySelector('p:not(.admonition-title), pre').getClientRects().length === 0 || " + (
-        "getComputedStyle(arguments[0].querySelector('p:not(.admonition-title), pre')).visibility === 'hidden'"
+    hidden = (
+        "return arguments[0].querySelector('p:not(.admonition-title), pre').getClientRects().length === 0 || "
+        + (
+            "getComputedStyle(arguments[0].querySelector('p:not(.admonition-title), pre')).visibility === 'hidden'"
+        )
     )
     assert browser.js(hidden, solution)
-    browser.js("arguments[0].querySelector('button, .admonition-title').click()", solution)
-    browser.wait(lambda: not browser.js(hidden, solution), "the solution to unfold", seconds=10)
+    browser.js(
+        "arguments[0].querySelector('button, .admonition-title').click()", solution
+    )
+    browser.wait(
+        lambda: not browser.js(hidden, solution), "the solution to unfold", seconds=10
+    )
     button = ".theme-switch-button"
     before = browser.js("return document.documentElement.dataset.mode")
     browser.js(f"document.querySelector({button!r}).click()")

@@ -33,7 +33,11 @@ explore(power, title="Powers", a=[0, 1, 2, 3], k=[1, 3])
 
 def split(alpha, K):
     shares = np.random.default_rng(0).dirichlet([alpha] * 4, size=K)
-    return [heatmap(shares, title="shares"), bars(shares.max(1)), text(f"alpha {alpha:g} and K {K}")]
+    return [
+        heatmap(shares, title="shares"),
+        bars(shares.max(1)),
+        text(f"alpha {alpha:g} and K {K}"),
+    ]
 
 
 def curve(rate, kind):
@@ -60,12 +64,17 @@ def page(tmp_path_factory):
     ]
     path = tmp_path_factory.mktemp("page") / "page.html"
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>page</title></head>'
-    path.write_text(head + "<body>" + "\n".join(e.html for e in explorers) + "</body></html>", encoding="utf-8")
+    path.write_text(
+        head + "<body>" + "\n".join(e.html for e in explorers) + "</body></html>",
+        encoding="utf-8",
+    )
     return path
 
 
 def state(browser, explorer):
-    return browser.js("return arguments[0].querySelector('.fx-view').innerHTML", explorer)
+    return browser.js(
+        "return arguments[0].querySelector('.fx-view').innerHTML", explorer
+    )
 
 
 def test_a_page_needs_neither_kernel_nor_network(browser, page):
@@ -77,7 +86,13 @@ def test_a_page_needs_neither_kernel_nor_network(browser, page):
     first, words, figure, twin = browser.all(".fednb-explore")
 
     alpha, K = browser.all("input[type=range]", first)
-    assert [e.text for e in browser.all(".fx-marks span", first)] == ["0.1", "1", "10", "2", "5"]
+    assert [e.text for e in browser.all(".fx-marks span", first)] == [
+        "0.1",
+        "1",
+        "10",
+        "2",
+        "5",
+    ]
     before = state(browser, first)
     alpha.send_keys(Keys.ARROW_RIGHT)  # by keyboard
     K.send_keys(Keys.END)
@@ -85,7 +100,9 @@ def test_a_page_needs_neither_kernel_nor_network(browser, page):
     assert alpha.get_attribute("aria-valuetext") == "1"
     label = browser.find(f"label[for='{alpha.get_attribute('id')}']", first)
     assert label.text == "alpha" and alpha.accessible_name == "alpha"
-    ActionChains(browser.driver).move_to_element_with_offset(alpha, alpha.size["width"] // 2 - 4, 0).click().perform()
+    ActionChains(browser.driver).move_to_element_with_offset(
+        alpha, alpha.size["width"] // 2 - 4, 0
+    ).click().perform()
     assert "alpha 10 and K 5" in first.text  # by mouse, at the right end
     browser.all(".fx-marks span", first)[0].click()
     assert "alpha 0.1 and K 5" in first.text  # by a click on a mark
@@ -93,14 +110,22 @@ def test_a_page_needs_neither_kernel_nor_network(browser, page):
 
     before = state(browser, words)
     browser.find("input[type=radio]", words).send_keys(Keys.ARROW_RIGHT)
-    assert browser.find(".fx-legend", words).text == "test" and state(browser, words) != before
+    assert (
+        browser.find(".fx-legend", words).text == "test"
+        and state(browser, words) != before
+    )
 
     sources = [browser.find("img", e).get_attribute("src") for e in (figure, twin)]
     browser.find("input", figure).send_keys(Keys.ARROW_RIGHT)
     moved = [browser.find("img", e).get_attribute("src") for e in (figure, twin)]
     assert moved[0] != sources[0] and moved[1] == sources[1]
-    assert browser.find("img", figure).get_attribute("alt") == "A line that grows.; n = 3"
-    assert browser.js("return arguments[0].naturalWidth", browser.find("img", figure)) > 100
+    assert (
+        browser.find("img", figure).get_attribute("alt") == "A line that grows.; n = 3"
+    )
+    assert (
+        browser.js("return arguments[0].naturalWidth", browser.find("img", figure))
+        > 100
+    )
 
     assert browser.errors() == []
     assert browser.requests() == [page.as_uri()]
@@ -114,23 +139,38 @@ def test_it_fits_the_screen_and_can_be_read(browser, page, width, theme):
     browser.theme(theme)
     browser.wait(lambda: len(browser.all(".fx-view > *")) == 6, "all panels")
     assert browser.js("return document.documentElement.scrollWidth") <= width
-    for svg in browser.all(".fx-svg"):  # drawn for the width there is, not shrunk: labels keep their size
-        assert svg.rect["width"] == pytest.approx(float(svg.get_attribute("width")), abs=1)
+    for svg in browser.all(
+        ".fx-svg"
+    ):  # drawn for the width there is, not shrunk: labels keep their size
+        assert svg.rect["width"] == pytest.approx(
+            float(svg.get_attribute("width")), abs=1
+        )
         assert svg.get_attribute("aria-label")
     assert all(picture.get_attribute("alt") for picture in browser.all("img"))
-    tops = {panel.rect["y"] for panel in browser.all(".fx-panel", browser.find(".fednb-explore"))}
-    assert len(tops) == (1 if width == 1280 else 2), "side by side on a desk, stacked on a phone"
+    tops = {
+        panel.rect["y"]
+        for panel in browser.all(".fx-panel", browser.find(".fednb-explore"))
+    }
+    assert len(tops) == (1 if width == 1280 else 2), (
+        "side by side on a desk, stacked on a phone"
+    )
 
 
 def test_without_scripts_the_first_picture_is_there(browser, page):
-    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    browser.driver.execute_cdp_cmd(
+        "Emulation.setScriptExecutionDisabled", {"value": True}
+    )
     try:
         browser.open(page)
-        assert [e.get_attribute("alt") for e in browser.all("img")] == ["A line that grows."] * 2
+        assert [e.get_attribute("alt") for e in browser.all("img")] == [
+            "A line that grows."
+        ] * 2
         assert "alpha 0.1 and K 2" in browser.find("body").text
         assert browser.find("noscript").rect["height"] > 10, "the hint is visible"
     finally:
-        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        browser.driver.execute_cdp_cmd(
+            "Emulation.setScriptExecutionDisabled", {"value": False}
+        )
 
 
 # ---- live
@@ -142,7 +182,10 @@ def jupyterlab(folder):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    private = {f"JUPYTER_{n}_DIR": str(folder / ".jupyter" / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
+    private = {
+        f"JUPYTER_{n}_DIR": str(folder / ".jupyter" / n.lower())
+        for n in ("CONFIG", "DATA", "RUNTIME")
+    }
     private |= {
         "IPYTHONDIR": str(folder / ".ipython"),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / ".jupyter" / "spaces"),
@@ -151,11 +194,16 @@ def jupyterlab(folder):
     options += " --IdentityProvider.token= --LabApp.expose_app_in_browser=True --ServerApp.port_retries=0"
     with open(folder / "lab.log", "wb") as log:
         command = [sys.executable, "-m", "jupyterlab", *options.split()]
-        server = subprocess.Popen(command, env={**os.environ, **private}, stdout=log, stderr=log, cwd=folder)
+        server = subprocess.Popen(
+            command, env={**os.environ, **private}, stdout=log, stderr=log, cwd=folder
+        )
         try:
             yield f"http://127.0.0.1:{port}", server
         finally:
-            family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+            family = [
+                psutil.Process(server.pid),
+                *psutil.Process(server.pid).children(recursive=True),
+            ]
             server.terminate()  # a clean stop ends the kernels too
             _, left = psutil.wait_procs(family, timeout=20)
             for process in left:
@@ -175,24 +223,43 @@ def test_live_in_jupyterlab(browser, tmp_path):
     from selenium.webdriver import Keys
 
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata.kernelspec = {
+        "name": "python3",
+        "display_name": "Python 3",
+        "language": "python",
+    }
     nbformat.write(notebook, tmp_path / "live.ipynb")
     with jupyterlab(tmp_path) as (url, server):
         end = time.monotonic() + PATIENCE
         while not answers(f"{url}/api/status"):
-            assert server.poll() is None and time.monotonic() < end, (tmp_path / "lab.log").read_text()[-2000:]
+            assert server.poll() is None and time.monotonic() < end, (
+                tmp_path / "lab.log"
+            ).read_text()[-2000:]
             time.sleep(0.2)
         browser.resize(1280)
         browser.open(f"{url}/lab/tree/live.ipynb?reset")
         browser.wait(
-            lambda: browser.js("return window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"), "kernel"
+            lambda: browser.js(
+                "return window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
+            ),
+            "kernel",
         )
         browser.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        root = browser.wait(lambda: browser.find(".jp-OutputArea .fednb-explore"), "the widget")
+        root = browser.wait(
+            lambda: browser.find(".jp-OutputArea .fednb-explore"), "the widget"
+        )
 
         def settles(note, words):
-            shown = lambda: (browser.find(".fx-status", root).text, browser.find(".fx-view", root).text)  # noqa: E731
-            browser.wait(lambda: shown()[0] == note and words in shown()[1], f"{note}, {words}; shown: {shown()}")
+            def shown():
+                return (
+                    browser.find(".fx-status", root).text,
+                    browser.find(".fx-view", root).text,
+                )
+
+            browser.wait(
+                lambda: shown()[0] == note and words in shown()[1],
+                f"{note}, {words}; shown: {shown()}",
+            )
 
         settles("precomputed", "a = 0, k = 1, sum = 1")
         a, k = browser.all("input[type=range]", root)
@@ -206,10 +273,14 @@ def test_live_in_jupyterlab(browser, tmp_path):
         settles("precomputed", "a = 1, k = 3, sum = 4")
         a.send_keys(Keys.END)
         k.send_keys(Keys.ARROW_LEFT)  # an error is shown, and does no harm
-        settles("power(a=3, k=2) failed: ValueError: no such power", "a = 3, k = 3, sum = 6")
+        settles(
+            "power(a=3, k=2) failed: ValueError: no such power", "a = 3, k = 3, sum = 6"
+        )
         k.send_keys(Keys.HOME)
         settles("precomputed", "a = 3, k = 1, sum = 4")
         assert not [e for e in browser.errors() if "fednb" in e or "explore" in e]
         children = psutil.Process(server.pid).children(recursive=True)
         assert children, "the kernel runs in a process of its own"
-    assert not [child for child in children if child.is_running()], "a kernel was left behind"
+    assert not [child for child in children if child.is_running()], (
+        "a kernel was left behind"
+    )

@@ -21,14 +21,22 @@ def block(*layers: nn.Module) -> nn.Sequential:
 
 def lenet(width: int = 6, bias: bool = True) -> nn.Sequential:
     """For images 3×16×16, nested, so that the order of the leaves matters."""
-    features = nn.Sequential(block(nn.Conv2d(3, width, 5, bias=bias)), block(nn.Conv2d(width, 16, 3)))
-    return nn.Sequential(features, nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10))
+    features = nn.Sequential(
+        block(nn.Conv2d(3, width, 5, bias=bias)), block(nn.Conv2d(width, 16, 3))
+    )
+    return nn.Sequential(
+        features, nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10)
+    )
 
 
 def with_norm() -> nn.Sequential:
     """For images 1×12×12."""
     norm = nn.BatchNorm2d(16, momentum=0.3)
-    return nn.Sequential(block(nn.Conv2d(1, 16, 5, padding=2), norm), nn.Flatten(), nn.Linear(16 * 36, 10))
+    return nn.Sequential(
+        block(nn.Conv2d(1, 16, 5, padding=2), norm),
+        nn.Flatten(),
+        nn.Linear(16 * 36, 10),
+    )
 
 
 def gradients(f, module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
@@ -43,7 +51,9 @@ def assert_same(module: nn.Module, x: torch.Tensor) -> None:
     """The plain module and an accelerated copy: same logits, gradients and buffers."""
     twin = copy.deepcopy(module)
     expected, got = gradients(module, module, x), gradients(accelerate(twin), twin, x)
-    for a, b in zip([*expected, *module.buffers()], [*got, *twin.buffers()], strict=True):
+    for a, b in zip(
+        [*expected, *module.buffers()], [*got, *twin.buffers()], strict=True
+    ):
         torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-10)
 
 
@@ -56,12 +66,16 @@ def _seed():
 def paired(monkeypatch) -> list[int]:
     """Notes each use of the paired columns, to be sure which road was taken."""
     calls, apply = [], conv._PoolReLU.apply
-    monkeypatch.setattr(conv._PoolReLU, "apply", lambda *a: calls.append(1) or apply(*a))
+    monkeypatch.setattr(
+        conv._PoolReLU, "apply", lambda *a: calls.append(1) or apply(*a)
+    )
     return calls
 
 
 @pytest.mark.parametrize("n", [1, 5, 32])
-@pytest.mark.parametrize(("width", "bias", "pairs"), [(6, True, 1), (8, False, 1), (9, True, 0)])
+@pytest.mark.parametrize(
+    ("width", "bias", "pairs"), [(6, True, 1), (8, False, 1), (9, True, 0)]
+)
 def test_lenet_agrees(paired, n, width, bias, pairs):
     assert_same(lenet(width, bias).double(), torch.randn(n, 3, 16, 16).double())
     assert len(paired) == pairs
@@ -71,7 +85,9 @@ def test_lenet_agrees(paired, n, width, bias, pairs):
 @pytest.mark.parametrize("n", [1, 6])
 def test_batch_norm_agrees(paired, training, n):
     module = with_norm().double()
-    module(3 + torch.randn(8, 1, 12, 12).double())  # running statistics off their initial values
+    module(
+        3 + torch.randn(8, 1, 12, 12).double()
+    )  # running statistics off their initial values
     with torch.no_grad():
         module[0][1].weight[::2] *= -1
     assert_same(module.train(training), torch.randn(n, 1, 12, 12).double())
@@ -82,11 +98,25 @@ small = st.integers(1, 5)
 
 
 @settings(max_examples=60, deadline=None)
-@given(n=small, c=small, d=st.sampled_from([1, 3, 8, 9]), size=st.tuples(*[st.integers(2, 9)] * 2), data=st.data())
+@given(
+    n=small,
+    c=small,
+    d=st.sampled_from([1, 3, 8, 9]),
+    size=st.tuples(*[st.integers(2, 9)] * 2),
+    data=st.data(),
+)
 def test_any_kernel_padding_and_size_agrees(n, c, d, size, data):
-    kernel, padding = data.draw(st.tuples(small, small)), data.draw(st.tuples(*[st.integers(0, 2)] * 2))
-    assume(all(a + 2 * p - k >= 1 for a, p, k in zip(size, padding, kernel, strict=True)))  # at least 2×2 to pool
-    assert_same(block(nn.Conv2d(c, d, kernel, padding=padding)).double(), torch.randn(n, c, *size).double())
+    kernel, padding = (
+        data.draw(st.tuples(small, small)),
+        data.draw(st.tuples(*[st.integers(0, 2)] * 2)),
+    )
+    assume(
+        all(a + 2 * p - k >= 1 for a, p, k in zip(size, padding, kernel, strict=True))
+    )  # at least 2×2 to pool
+    assert_same(
+        block(nn.Conv2d(c, d, kernel, padding=padding)).double(),
+        torch.randn(n, c, *size).double(),
+    )
 
 
 @pytest.mark.parametrize("image", ["constant", "blank border"])
@@ -107,32 +137,54 @@ def test_ties_go_to_the_first_maximum(paired, image):
 def test_constant_images_give_the_same_weight_gradients(paired):
     module, x = lenet().double(), torch.full((4, 3, 16, 16), 0.1).double()
     f = accelerate(module)
-    for a, b in zip(gradients(module, module, x)[2:], gradients(f, module, x)[2:], strict=True):
+    for a, b in zip(
+        gradients(module, module, x)[2:], gradients(f, module, x)[2:], strict=True
+    ):
         torch.testing.assert_close(b, a, rtol=1e-10, atol=1e-10)
     assert paired
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"padding": "same"}, {"padding": 1, "padding_mode": "reflect"}],
+    [
+        {"stride": 2},
+        {"dilation": 2},
+        {"groups": 2},
+        {"padding": "same"},
+        {"padding": 1, "padding_mode": "reflect"},
+    ],
 )
 def test_other_convolutions_stay_native(paired, change):
-    assert_same(block(nn.Conv2d(2, 4, 3, **change)).double(), torch.randn(3, 2, 12, 12).double())
+    assert_same(
+        block(nn.Conv2d(2, 4, 3, **change)).double(), torch.randn(3, 2, 12, 12).double()
+    )
     assert not paired
 
 
 @pytest.mark.parametrize(
-    "pool", [nn.MaxPool2d(3), nn.MaxPool2d(2, 1), nn.MaxPool2d(2, ceil_mode=True), nn.MaxPool2d(2, padding=1)]
+    "pool",
+    [
+        nn.MaxPool2d(3),
+        nn.MaxPool2d(2, 1),
+        nn.MaxPool2d(2, ceil_mode=True),
+        nn.MaxPool2d(2, padding=1),
+    ],
 )
 def test_other_pools_stay_native(paired, pool):
-    assert_same(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), pool).double(), torch.randn(3, 1, 11, 11).double())
+    assert_same(
+        nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), pool).double(),
+        torch.randn(3, 1, 11, 11).double(),
+    )
     assert not paired
 
 
 def test_unknown_modules_give_none():
     assert accelerate(nn.Linear(4, 2)) is None
     assert accelerate(nn.Sequential(nn.Flatten(), nn.Linear(4, 2))) is None
-    assert accelerate(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Dropout(), nn.MaxPool2d(2))) is None
+    assert (
+        accelerate(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Dropout(), nn.MaxPool2d(2)))
+        is None
+    )
 
 
 def test_autocast_runs_the_plain_module(paired):
@@ -146,7 +198,11 @@ def test_autocast_runs_the_plain_module(paired):
 def test_layouts_and_modes_leave_no_trace_in_the_module(make):
     module = make()
     strides = [p.stride() for p in module.parameters()]
-    gradients(accelerate(module), module, torch.randn(4, *((3, 16, 16) if make is lenet else (1, 12, 12))))
+    gradients(
+        accelerate(module),
+        module,
+        torch.randn(4, *((3, 16, 16) if make is lenet else (1, 12, 12))),
+    )
     assert [p.stride() for p in module.parameters()] == strides
     assert module.training
 

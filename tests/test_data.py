@@ -35,7 +35,9 @@ def offline(monkeypatch):
     monkeypatch.setattr(data, "torchvision", fail)
 
 
-def arrays(name: str = "mnist", n: int = 20, colour: bool = False, seed: int = 0) -> dict[str, np.ndarray]:
+def arrays(
+    name: str = "mnist", n: int = 20, colour: bool = False, seed: int = 0
+) -> dict[str, np.ndarray]:
     """Small arrays of the form of a data set's npz."""
     rng, classes = np.random.default_rng(seed), data.OFFICIAL[name].classes
     shape = (n, 6, 5) + (3,) * colour
@@ -47,7 +49,9 @@ def arrays(name: str = "mnist", n: int = 20, colour: bool = False, seed: int = 0
     }
 
 
-def save(path: Path, monkeypatch, content: dict[str, np.ndarray], known: bool = True) -> str:
+def save(
+    path: Path, monkeypatch, content: dict[str, np.ndarray], known: bool = True
+) -> str:
     """Write an npz and, if `known`, enter its checksum in the table."""
     np.savez(path, **content)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -61,12 +65,18 @@ def save(path: Path, monkeypatch, content: dict[str, np.ndarray], known: bool = 
 
 def test_digits():
     d = data.load("digits")
-    assert d.x.shape == (1797, 1, 8, 8) and d.x.dtype == np.uint8 and d.y.dtype == np.int64
+    assert (
+        d.x.shape == (1797, 1, 8, 8) and d.x.dtype == np.uint8 and d.y.dtype == np.int64
+    )
     assert (d.x.min(), d.x.max()) == (0, 255) and len(np.unique(d.x)) == 17
     assert (d.n_train, d.classes, d.note) == (1437, 10, "")
-    shares = [np.bincount(part) / len(part) for part in (d.y[: d.n_train], d.y[d.n_train :])]
+    shares = [
+        np.bincount(part) / len(part) for part in (d.y[: d.n_train], d.y[d.n_train :])
+    ]
     assert abs(shares[0] - shares[1]).max() < 0.003  # stratified
-    assert d.sha256 == "fa94de7d3306693bea21ad9cb1213ce308948a22f258531b8bdb6e092a265588"  # results cite it
+    assert (
+        d.sha256 == "fa94de7d3306693bea21ad9cb1213ce308948a22f258531b8bdb6e092a265588"
+    )  # results cite it
 
 
 def test_digits_are_the_real_ones():
@@ -74,7 +84,9 @@ def test_digits_are_the_real_ones():
 
     raw, d = load_digits(), data.load("digits")
     back = np.rint(d.x[:, 0] / 255 * 16)
-    want = {(image.tobytes(), y) for image, y in zip(raw.images, raw.target, strict=True)}
+    want = {
+        (image.tobytes(), y) for image, y in zip(raw.images, raw.target, strict=True)
+    }
     assert {(image.tobytes(), y) for image, y in zip(back, d.y, strict=True)} == want
 
 
@@ -104,19 +116,27 @@ def test_sets_are_immutable_and_kept():
 
 @pytest.mark.parametrize("how", ["root", "environment"])
 def test_npz_round_trip(monkeypatch, tmp_path, how):
-    digest = save(tmp_path / "cifar10.npz", monkeypatch, content := arrays("cifar10", colour=True))
-    monkeypatch.setenv("FEDNB_DATA", str(tmp_path if how == "environment" else tmp_path / "empty"))
+    digest = save(
+        tmp_path / "cifar10.npz", monkeypatch, content := arrays("cifar10", colour=True)
+    )
+    monkeypatch.setenv(
+        "FEDNB_DATA", str(tmp_path if how == "environment" else tmp_path / "empty")
+    )
     d = data.load("cifar10", root=tmp_path if how == "root" else None)
     assert d.x.shape == (30, 3, 6, 5) and d.x.flags.c_contiguous
     assert np.array_equal(d.x[:20].transpose(0, 2, 3, 1), content["train_images"])
     assert np.array_equal(d.x[20:].transpose(0, 2, 3, 1), content["test_images"])
-    assert np.array_equal(d.y, np.concatenate([content["train_labels"], content["test_labels"]]))
+    assert np.array_equal(
+        d.y, np.concatenate([content["train_labels"], content["test_labels"]])
+    )
     assert (d.name, d.n_train, d.classes, d.sha256) == ("cifar10", 20, 10, digest)
     assert d.note == "20 of 50,000 training images, 10 of 10,000 test images"
 
 
 def test_a_full_verified_set_has_no_note(monkeypatch, tmp_path):
-    monkeypatch.setitem(data.OFFICIAL, "mnist", data.OFFICIAL["mnist"]._replace(train=20, test=10))
+    monkeypatch.setitem(
+        data.OFFICIAL, "mnist", data.OFFICIAL["mnist"]._replace(train=20, test=10)
+    )
     save(tmp_path / "mnist.npz", monkeypatch, arrays())
     assert data.load("mnist", tmp_path).note == ""
 
@@ -129,9 +149,21 @@ def test_labels_in_a_column_as_medmnist_writes_them(monkeypatch, tmp_path):
 
 
 def test_partial_bloodmnist_says_so_and_yields_to_the_full_one(monkeypatch, tmp_path):
-    save(tmp_path / "bloodmnist_partial.npz", monkeypatch, arrays("bloodmnist", colour=True))
-    assert data.load("bloodmnist", tmp_path).note == "partial: 30 of 15,380 images, official split not kept"
-    save(tmp_path / "bloodmnist.npz", monkeypatch, arrays("bloodmnist", colour=True), known=False)
+    save(
+        tmp_path / "bloodmnist_partial.npz",
+        monkeypatch,
+        arrays("bloodmnist", colour=True),
+    )
+    assert (
+        data.load("bloodmnist", tmp_path).note
+        == "partial: 30 of 15,380 images, official split not kept"
+    )
+    save(
+        tmp_path / "bloodmnist.npz",
+        monkeypatch,
+        arrays("bloodmnist", colour=True),
+        known=False,
+    )
     assert data.load("bloodmnist", tmp_path).note.endswith("test images, unverified")
 
 
@@ -139,7 +171,12 @@ def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
     digest = save(tmp_path / "mnist.npz", monkeypatch, arrays(), known=False)
     with pytest.raises(ValueError, match="Fetch it again") as error:
         data.load("mnist", tmp_path)
-    for part in (digest, data.SHA256["mnist.npz"], "FEDNB_UNVERIFIED=1", str(tmp_path / "mnist.npz")):
+    for part in (
+        digest,
+        data.SHA256["mnist.npz"],
+        "FEDNB_UNVERIFIED=1",
+        str(tmp_path / "mnist.npz"),
+    ):
         assert part in str(error.value)
     monkeypatch.setenv("FEDNB_UNVERIFIED", "0")
     with pytest.raises(ValueError, match="Fetch it again"):
@@ -147,7 +184,9 @@ def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
     assert data.load("mnist", tmp_path).note.endswith("unverified")
     monkeypatch.delenv("FEDNB_UNVERIFIED")
-    with pytest.raises(ValueError, match="Fetch it again"):  # what was accepted once is not remembered
+    with pytest.raises(
+        ValueError, match="Fetch it again"
+    ):  # what was accepted once is not remembered
         data.load("mnist", tmp_path)
 
 
@@ -192,7 +231,9 @@ def test_a_file_that_is_no_npz(monkeypatch, tmp_path):
 
 
 def test_checksums_are_of_sets_we_know():
-    assert {file.removesuffix(".npz").removesuffix("_partial") for file in data.SHA256} <= set(data.OFFICIAL)
+    assert {
+        file.removesuffix(".npz").removesuffix("_partial") for file in data.SHA256
+    } <= set(data.OFFICIAL)
     assert all(len(digest) == 64 for digest in data.SHA256.values())
 
 
@@ -200,7 +241,9 @@ def test_checksums_are_of_sets_we_know():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match="'fashionmnist'. Did you mean 'fashion_mnist'?") as error:
+    with pytest.raises(
+        ValueError, match="'fashionmnist'. Did you mean 'fashion_mnist'?"
+    ) as error:
         data.load("fashionmnist")
     assert all(name in str(error.value) for name in data.names())
     with pytest.raises(ValueError, match="unknown data set 'zzz'. Known: digits"):
@@ -246,21 +289,36 @@ def fake_torchvision(calls, cls, images, labels):
     return types.SimpleNamespace(datasets=types.SimpleNamespace(**{cls: make}))
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist"])
+@pytest.mark.parametrize(
+    "name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist"]
+)
 def test_torchvision_road(monkeypatch, tmp_path, name):
     import torch
 
-    colour = name.startswith("cifar")  # there torchvision keeps an array and a list, elsewhere two tensors
-    images = np.random.default_rng(0).integers(0, 256, (30, 6, 6) + (3,) * colour, dtype=np.uint8)
+    colour = name.startswith(
+        "cifar"
+    )  # there torchvision keeps an array and a list, elsewhere two tensors
+    images = np.random.default_rng(0).integers(
+        0, 256, (30, 6, 6) + (3,) * colour, dtype=np.uint8
+    )
     labels = np.arange(30) % 10
-    given = (images, labels.tolist()) if colour else (torch.tensor(images), torch.tensor(labels))
+    given = (
+        (images, labels.tolist())
+        if colour
+        else (torch.tensor(images), torch.tensor(labels))
+    )
     calls = []
     fake = fake_torchvision(calls, data.OFFICIAL[name].cls, *given)
     monkeypatch.setattr(data, "torchvision", lambda: fake)
     d = data.load(name)
-    cache, options = str(tmp_path / "cache"), {"split": "balanced"} if name == "emnist" else {}
+    cache, options = (
+        str(tmp_path / "cache"),
+        {"split": "balanced"} if name == "emnist" else {},
+    )
     assert calls == [(cache, True, True, options), (cache, False, True, options)]
-    assert d.n_train == 20 and d.x.shape == (30, 3 if colour else 1, 6, 6) and d.note == ""
+    assert (
+        d.n_train == 20 and d.x.shape == (30, 3 if colour else 1, 6, 6) and d.note == ""
+    )
     assert np.array_equal(d.y, labels)
     upright = images.swapaxes(1, 2) if name == "emnist" else images
     assert np.array_equal(d.x[:, 0], upright[..., 0] if colour else upright)
@@ -268,18 +326,24 @@ def test_torchvision_road(monkeypatch, tmp_path, name):
     assert data.load(name) is d and len(calls) == 2
 
 
-@pytest.mark.parametrize("name, cls", [("pathmnist", "PathMNIST"), ("bloodmnist", "BloodMNIST")])
+@pytest.mark.parametrize(
+    "name, cls", [("pathmnist", "PathMNIST"), ("bloodmnist", "BloodMNIST")]
+)
 def test_medmnist_road(monkeypatch, tmp_path, name, cls):
     content, calls = arrays(name, colour=True), []
 
     def make(split, root, download):
         calls.append((split, root, download, Path(root).is_dir()))
-        return types.SimpleNamespace(imgs=content[f"{split}_images"], labels=content[f"{split}_labels"][:, None])
+        return types.SimpleNamespace(
+            imgs=content[f"{split}_images"], labels=content[f"{split}_labels"][:, None]
+        )
 
     monkeypatch.setattr(data, "torchvision", lambda: None)
     monkeypatch.setitem(sys.modules, "medmnist", types.SimpleNamespace(**{cls: make}))
     d = data.load(name)
-    assert calls == [(split, str(tmp_path / "cache"), True, True) for split in ("train", "test")]
+    assert calls == [
+        (split, str(tmp_path / "cache"), True, True) for split in ("train", "test")
+    ]
     assert d.x.shape == (30, 3, 6, 5) and d.n_train == 20
     assert np.array_equal(d.y[:20], content["train_labels"])
 
@@ -303,7 +367,13 @@ children = [m.split(".")[1] for m in sys.modules if m.startswith("torchvision.")
 assert not [m for m in children if not hasattr(tv, m)]  # nothing of the failed import is left behind
 print("fine")
 """
-    run = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.stdout == "fine\n", run.stderr
 
 
@@ -318,7 +388,10 @@ def test_torchvision_failing_otherwise_is_not_hidden(monkeypatch):
 
 # The real files, where they are.
 
-slow = pytest.mark.skipif("FEDNB_SLOW" not in os.environ, reason="set FEDNB_SLOW=1 to read the large files too")
+slow = pytest.mark.skipif(
+    "FEDNB_SLOW" not in os.environ,
+    reason="set FEDNB_SLOW=1 to read the large files too",
+)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +405,19 @@ slow = pytest.mark.skipif("FEDNB_SLOW" not in os.environ, reason="set FEDNB_SLOW
             "9,999 of 89,996 training images, 1,800 of 7,180 test images",
         ),
         pytest.param("fashion_mnist", (70_000, 1, 28, 28), 60_000, "", marks=slow),
-        pytest.param("cifar10", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow),
-        pytest.param("cifar100", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow),
-        pytest.param("bloodmnist", (7_555, 3, 28, 28), 5_657, "partial: 7,555 of 15,380", marks=slow),
+        pytest.param(
+            "cifar10", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow
+        ),
+        pytest.param(
+            "cifar100", (24_000, 3, 32, 32), 20_000, "20,000 of 50,000", marks=slow
+        ),
+        pytest.param(
+            "bloodmnist",
+            (7_555, 3, 28, 28),
+            5_657,
+            "partial: 7,555 of 15,380",
+            marks=slow,
+        ),
     ],
 )
 def test_real_files(name, shape, n_train, note):
@@ -344,4 +427,6 @@ def test_real_files(name, shape, n_train, note):
     assert d.x.shape == shape and d.n_train == n_train and d.note.startswith(note)
     assert len(np.unique(d.y)) == d.classes == data.OFFICIAL[name].classes
     if name == "mnist":
-        assert (d.mean[0], d.std[0]) == pytest.approx((0.1307, 0.3081), abs=1e-4)  # as everyone uses them
+        assert (d.mean[0], d.std[0]) == pytest.approx(
+            (0.1307, 0.3081), abs=1e-4
+        )  # as everyone uses them

@@ -41,9 +41,17 @@ def test_history_is_tidy():
     assert frame["bytes"].tolist() == [u * 2 * 4 * fed.layout.D for u in (8, 16, 20)]
     assert frame["ari"].tolist() == [1.0] * 3 and frame["clusters"].tolist() == [2] * 3
     assert frame["labels"][0] == [0, 0, 1, 1]
-    assert frame[["accuracy", "macro_f1", "balanced_accuracy", "loss"]].notna().all(axis=None)
+    assert (
+        frame[["accuracy", "macro_f1", "balanced_accuracy", "loss"]]
+        .notna()
+        .all(axis=None)
+    )
     assert frame["seconds"].is_monotonic_increasing
-    assert len(history) == 3 and "round 5" in repr(history) and repr(History()) == "History(empty)"
+    assert (
+        len(history) == 3
+        and "round 5" in repr(history)
+        and repr(History()) == "History(empty)"
+    )
     assert history.mean_of_last(2) == pytest.approx(frame["accuracy"][1:].mean())
     assert history.state.theta.shape == (2, fed.layout.D)
 
@@ -55,7 +63,12 @@ def test_measure_agrees_with_counting_by_hand():
     right = []
     for k in range(fed.K):
         i = torch.as_tensor(fed._parts.test[k])
-        right.append((fed.predict(state.theta[k], fed._x[i]).argmax(1) == fed._y[i]).float().mean().item())
+        right.append(
+            (fed.predict(state.theta[k], fed._x[i]).argmax(1) == fed._y[i])
+            .float()
+            .mean()
+            .item()
+        )
     assert numbers["accuracy"] == pytest.approx(np.mean(right))
     assert numbers["accuracy_worst"] == pytest.approx(min(right))
     assert "ari" not in numbers  # there is no truth to compare with
@@ -64,18 +77,36 @@ def test_measure_agrees_with_counting_by_hand():
 def test_training_learns():
     fed = federation(sizes=(30, 30, 30), local=Local(lr=0.1, batch_size=5))
     history = quiet(FedAvg(), fed, 8)
-    assert history.final["accuracy"] > 0.8 and history.rows[0]["loss"] > history.final["loss"]
+    assert (
+        history.final["accuracy"] > 0.8
+        and history.rows[0]["loss"] > history.final["loss"]
+    )
 
 
-@pytest.mark.parametrize("local", [Local(lr=0.05, batch_size=5), Local(momentum=0.9, keep_state=True)], ids=str)
+@pytest.mark.parametrize(
+    "local",
+    [Local(lr=0.05, batch_size=5), Local(momentum=0.9, keep_state=True)],
+    ids=str,
+)
 def test_a_resumed_run_is_the_same_run(tmp_path, local):
     whole = quiet(FedAvgM(sampled=2), federation("cnn_bn", local=local), 6)
     path = tmp_path / "run.npz"
-    quiet(FedAvgM(sampled=2), federation("cnn_bn", local=local), 4, checkpoint=path, save_every=3)
-    resumed = quiet(FedAvgM(sampled=2), federation("cnn_bn", local=local), 6, checkpoint=path)
+    quiet(
+        FedAvgM(sampled=2),
+        federation("cnn_bn", local=local),
+        4,
+        checkpoint=path,
+        save_every=3,
+    )
+    resumed = quiet(
+        FedAvgM(sampled=2), federation("cnn_bn", local=local), 6, checkpoint=path
+    )
     assert same_state(whole.state, resumed.state)
     drop = ("seconds",)
-    lines = [[{k: v for k, v in row.items() if k not in drop} for row in h.rows] for h in (whole, resumed)]
+    lines = [
+        [{k: v for k, v in row.items() if k not in drop} for row in h.rows]
+        for h in (whole, resumed)
+    ]
     assert json.dumps(lines[0]) == json.dumps(lines[1])
     assert type(resumed.state) is type(whole.state)
 
@@ -105,8 +136,16 @@ def test_checkpoints_hold_trees_without_pickle(tmp_path):
     store.save_checkpoint(tmp_path / "c.npz", {"x": 1}, tree=tree)
     meta, trees = store.load_checkpoint(tmp_path / "c.npz")
     back = trees["tree"]
-    assert meta == {"x": 1} and torch.equal(back[0], tree[0]) and back[1:4] == (None, 1.5, True)
-    assert torch.equal(back[4][0], tree[4][0]) and back[5]["b"] == "text" and back[6] != back[6]
+    assert (
+        meta == {"x": 1}
+        and torch.equal(back[0], tree[0])
+        and back[1:4] == (None, 1.5, True)
+    )
+    assert (
+        torch.equal(back[4][0], tree[4][0])
+        and back[5]["b"] == "text"
+        and back[6] != back[6]
+    )
     with np.load(tmp_path / "c.npz", allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
     with pytest.raises(TypeError, match="cannot hold"):
@@ -152,7 +191,11 @@ def test_divergence_stops_a_run_or_is_recorded():
 
 
 def test_run_refuses_nonsense_and_measures_nothing_in_no_rounds():
-    for wrong in ({"rounds": -1}, {"rounds": 1, "every": 0}, {"rounds": 1, "save_every": 0}):
+    for wrong in (
+        {"rounds": -1},
+        {"rounds": 1, "every": 0},
+        {"rounds": 1, "save_every": 0},
+    ):
         with pytest.raises(ValueError, match="need"):
             run(FedAvg(), federation(), **wrong)
     history = quiet(FedAvg(), federation(), 0)
@@ -165,11 +208,19 @@ def test_progress_bar_shows_the_method(capfd, monkeypatch):
     run(FedAvg(), federation(), 2)
     assert "FedAvg" in capfd.readouterr().err
     code = (
-        "from tests.conftest import federation; from fednb import run, methods; run(methods.FedAvg(), federation(), 2)"
+        "from tests.conftest import federation; from fednb import run, methods; "
+        "run(methods.FedAvg(), federation(), 2)"
     )
     env = os.environ | {"TQDM_DISABLE": "1"}
     root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "FedAvg" not in done.stderr
 
 
@@ -177,7 +228,10 @@ def test_progress_bar_shows_the_method(capfd, monkeypatch):
 
 
 def record(seed=0, **changes):
-    body = dict.fromkeys(store.REQUIRED, "x") | {"seed": seed, "metrics": {"final": {"accuracy": 0.5}}}
+    body = dict.fromkeys(store.REQUIRED, "x") | {
+        "seed": seed,
+        "metrics": {"final": {"accuracy": 0.5}},
+    }
     body |= changes
     return body | {"key": store.digest([seed, body["method"]])}
 
@@ -186,7 +240,12 @@ def test_records_round_trip_and_replace_by_key(tmp_path):
     path = tmp_path / "deep" / "table.json"
     for seed in (2, 0, 1):
         store.append(path, record(seed))
-    store.append(path, record(1, metrics={"final": {"accuracy": float("nan"), "loss": np.float32(1 / 3)}}))
+    store.append(
+        path,
+        record(
+            1, metrics={"final": {"accuracy": float("nan"), "loss": np.float32(1 / 3)}}
+        ),
+    )
     records = store.read(path)
     assert [r["seed"] for r in records] == [0, 1, 2]
     assert records[1]["metrics"]["final"] == {"accuracy": None, "loss": 0.333333}
@@ -245,19 +304,31 @@ def tasks(seeds=(0, 1), methods=None, **changes):
         "local": Local(lr=0.1, steps=2),
         "rounds": 2,
     } | changes
-    return [Task(method=m, seed=s, **base) for m in methods or (FedAvg(), LocalOnly()) for s in seeds]
+    return [
+        Task(method=m, seed=s, **base)
+        for m in methods or (FedAvg(), LocalOnly())
+        for s in seeds
+    ]
 
 
 def test_a_sweep_records_and_resumes(tmp_path):
     path = tmp_path / "table.json"
     first = sweep(tasks(curves=("accuracy",)), path, n_jobs=1, progress=False)
     assert len(first) == 4 and all(name in first[0] for name in store.REQUIRED)
-    assert first[0]["partition"] == "dirichlet(alpha=1.0, clients=4)" and first[0]["seed"] == 0
-    assert first[0]["metrics"]["curves"]["round"] == [1, 2] and len(first[0]["data_sha256"]) == 64
+    assert (
+        first[0]["partition"] == "dirichlet(alpha=1.0, clients=4)"
+        and first[0]["seed"] == 0
+    )
+    assert (
+        first[0]["metrics"]["curves"]["round"] == [1, 2]
+        and len(first[0]["data_sha256"]) == 64
+    )
     stamp = path.stat().st_mtime_ns
     again = sweep(tasks(curves=("accuracy",)), path, n_jobs=1, progress=False)
     assert again == first and path.stat().st_mtime_ns == stamp  # nothing was run
-    more = sweep(tasks(seeds=(1, 2), curves=("accuracy",)), path, n_jobs=1, progress=False)
+    more = sweep(
+        tasks(seeds=(1, 2), curves=("accuracy",)), path, n_jobs=1, progress=False
+    )
     assert len(more) == 4 and len(store.read(path)) == 6
 
 
@@ -272,7 +343,11 @@ def test_a_sweep_heeds_joblibs_configuration(tmp_path, monkeypatch):
 
     asked = []
     original = joblib.Parallel.__init__
-    monkeypatch.setattr(joblib.Parallel, "__init__", lambda self, **kw: (asked.append(kw), original(self, **kw))[1])
+    monkeypatch.setattr(
+        joblib.Parallel,
+        "__init__",
+        lambda self, **kw: (asked.append(kw), original(self, **kw))[1],
+    )
     with joblib.parallel_config(backend="threading", n_jobs=3):
         assert len(sweep(tasks(seeds=(4,)), tmp_path / "c.json", progress=False)) == 2
     assert asked[0]["n_jobs"] == 3 and asked[0]["return_as"] == "generator_unordered"
@@ -296,7 +371,12 @@ class Broken(FedAvg):
 def test_a_failing_run_does_not_lose_the_others(tmp_path):
     path = tmp_path / "table.json"
     with pytest.raises(RuntimeError, match=r"(?s)1 of 2 runs failed.*Broken.*no luck"):
-        sweep(tasks(seeds=(0,), methods=(Broken(), FedAvg())), path, n_jobs=1, progress=False)
+        sweep(
+            tasks(seeds=(0,), methods=(Broken(), FedAvg())),
+            path,
+            n_jobs=1,
+            progress=False,
+        )
     assert [r["method"] for r in store.read(path)] == ["FedAvg(sampled=1.0)"]
 
 
@@ -313,7 +393,9 @@ sweep(tasks(seeds=range(12), rounds=3), {path!r}, n_jobs=1, progress=False)
 
 def test_a_killed_sweep_loses_and_doubles_nothing(tmp_path):
     path, root = tmp_path / "table.json", str(Path(__file__).parents[1])
-    child = subprocess.Popen([sys.executable, "-c", KILLED.format(root=root, path=str(path))])
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(root=root, path=str(path))]
+    )
     deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -341,13 +423,20 @@ def test_reproduce_lists_and_runs(tmp_path, monkeypatch, capsys):
 
     assert reproduce.main(["--list"]) == 0
     assert "--profile laptop" in capsys.readouterr().out
-    monkeypatch.setitem(reproduce.CATALOGUE, "demo", {"table1": lambda profile: tasks(seeds=(0,), profile=profile)})
+    monkeypatch.setitem(
+        reproduce.CATALOGUE,
+        "demo",
+        {"table1": lambda profile: tasks(seeds=(0,), profile=profile)},
+    )
     assert reproduce.main(["demo", "--out", str(tmp_path), "--jobs", "1"]) == 0
     assert "2 records" in capsys.readouterr().out
     assert {r["profile"] for r in store.read(tmp_path / "table1.json")} == {"smoke"}
     assert "demo: table1" in reproduce.listing()
     monkeypatch.setitem(reproduce.CATALOGUE, "demo", {"none": lambda profile: []})
-    assert reproduce.main(["demo", "--out", str(tmp_path / "empty")]) == 0 and not (tmp_path / "empty").exists()
+    assert (
+        reproduce.main(["demo", "--out", str(tmp_path / "empty")]) == 0
+        and not (tmp_path / "empty").exists()
+    )
     assert "demo none: nothing to run in profile smoke" in capsys.readouterr().out
     for wrong in (["nobody"], ["demo", "--table", "9"], []):
         with pytest.raises(SystemExit):
@@ -355,5 +444,9 @@ def test_reproduce_lists_and_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_reproduce_is_a_command():
-    done = subprocess.run([sys.executable, "-m", "fednb.reproduce", "--list"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "fednb.reproduce", "--list"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and "--profile smoke" in done.stdout

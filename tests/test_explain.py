@@ -67,7 +67,9 @@ def test_gradcam_by_hand():
     module = models.lenet5((3, 16, 16), 4).eval()
     x, y = torch.randn(3, 3, 16, 16), torch.tensor([0, 3, 1])
     maps = explain.gradcam(module, x, y, batch=2)
-    seen = module[:4](x).detach().requires_grad_()  # (3, 16, h, w), the last convolution
+    seen = (
+        module[:4](x).detach().requires_grad_()
+    )  # (3, 16, h, w), the last convolution
     score = module[4:](seen).gather(1, y[:, None]).sum()
     weight = torch.autograd.grad(score, seen)[0].mean((2, 3), keepdim=True)
     small = (weight * seen).sum(1, keepdim=True).relu()
@@ -78,7 +80,9 @@ def test_gradcam_by_hand():
 
 def test_gradcam_sees_where_the_evidence_is():
     """The map of a convolution is bright where it is; a network that adds up the left half looks there."""
-    module = nn.Sequential(nn.Conv2d(1, 1, 1, bias=False), nn.Flatten(), nn.Linear(16, 2, bias=False))
+    module = nn.Sequential(
+        nn.Conv2d(1, 1, 1, bias=False), nn.Flatten(), nn.Linear(16, 2, bias=False)
+    )
     nn.init.ones_(module[0].weight)
     nn.init.ones_(module[2].weight)
     x = torch.zeros(1, 1, 4, 4)
@@ -89,19 +93,25 @@ def test_gradcam_sees_where_the_evidence_is():
 
 def test_gradcam_needs_a_convolution():
     with pytest.raises(ValueError, match="convolution"):
-        explain.gradcam(models.mlp(16, (4,), 2), torch.zeros(1, 1, 4, 4), torch.tensor([0]))
+        explain.gradcam(
+            models.mlp(16, (4,), 2), torch.zeros(1, 1, 4, 4), torch.tensor([0])
+        )
 
 
 def test_blur():
     x = torch.randn(2, 3, 9, 7, dtype=torch.float64)
     soft = explain.blur(x)
     assert soft.shape == x.shape and soft.std() < 0.5 * x.std()
-    torch.testing.assert_close(explain.blur(torch.full_like(x, 3.0)), torch.full_like(x, 3.0))
+    torch.testing.assert_close(
+        explain.blur(torch.full_like(x, 3.0)), torch.full_like(x, 3.0)
+    )
     torch.testing.assert_close(explain.blur(x, size=1), x)
     wide = np.pad(x[0, 1].numpy(), 1, mode="edge")
     g = np.exp(-np.array([1.0, 0, 1]) / 2)
     kernel = np.outer(g, g) / g.sum() ** 2
-    assert explain.blur(x, 3, 1.0)[0, 1, 4, 5] == pytest.approx((wide[4:7, 5:8] * kernel).sum())
+    assert explain.blur(x, 3, 1.0)[0, 1, 4, 5] == pytest.approx(
+        (wide[4:7, 5:8] * kernel).sum()
+    )
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -118,17 +128,26 @@ def test_blur():
 def test_curves_agree_with_their_loop(n, step, kind, batch, seed):
     g = torch.Generator().manual_seed(seed)
     module = models.mlp(32, (5,), 3).double().eval()
-    x, blank = (torch.randn(n, 2, 4, 4, generator=g, dtype=torch.float64) for _ in range(2))
+    x, blank = (
+        torch.randn(n, 2, 4, 4, generator=g, dtype=torch.float64) for _ in range(2)
+    )
     maps = torch.randint(0, 6, (n, 4, 4), generator=g).double()  # with ties
     y = torch.randint(0, 3, (n,), generator=g)
     found = explain.curve(module, x, y, maps, kind, step=step, blank=blank, batch=batch)
     assert found.shape == (n, -(-16 // step) + 1)
     for i in range(n):
-        predict = lambda image, i=i: module(torch.as_tensor(image)[None]).softmax(1)[0, y[i]].item()  # noqa: E731
+
+        def predict(image, i=i):
+            return module(torch.as_tensor(image)[None]).softmax(1)[0, y[i]].item()
+
         ends = (x[i], blank[i]) if kind == "deletion" else (blank[i], x[i])
-        loop = reference.pixel_curve(predict, *(e.numpy() for e in ends), maps[i].numpy(), step)
+        loop = reference.pixel_curve(
+            predict, *(e.numpy() for e in ends), maps[i].numpy(), step
+        )
         assert found[i].tolist() == pytest.approx(loop, abs=1e-12)
-        assert explain.area(found[i]).item() == pytest.approx(reference.trapezoid(loop), abs=1e-12)
+        assert explain.area(found[i]).item() == pytest.approx(
+            reference.trapezoid(loop), abs=1e-12
+        )
 
 
 def test_a_right_map_wins_and_a_wrong_one_loses():
@@ -137,14 +156,18 @@ def test_a_right_map_wins_and_a_wrong_one_loses():
     nothing = torch.zeros_like(x)
     areas = {
         (kind, value): explain.area(
-            explain.curve(module, x, y, corner_map(2, value=value), kind, step=1, blank=nothing)
+            explain.curve(
+                module, x, y, corner_map(2, value=value), kind, step=1, blank=nothing
+            )
         )
         for kind in ("insertion", "deletion")
         for value in (1.0, -1.0)
     }
     assert (areas["deletion", 1.0] < areas["deletion", -1.0]).all()
     assert (areas["insertion", 1.0] > areas["insertion", -1.0]).all()
-    down = explain.curve(module, x, y, corner_map(2), "deletion", step=1, blank=nothing)[0]
+    down = explain.curve(
+        module, x, y, corner_map(2), "deletion", step=1, blank=nothing
+    )[0]
     loud = torch.tensor([20.0, 15, 10, 5, *[0] * 13])
     torch.testing.assert_close(down, loud.sigmoid())
 
@@ -152,9 +175,14 @@ def test_a_right_map_wins_and_a_wrong_one_loses():
 def test_deletion_and_insertion_start_and_end_right():
     module = models.lenet5((3, 16, 16), 4).eval()
     x, y = torch.randn(3, 3, 16, 16), torch.tensor([0, 3, 1])
-    p = lambda images: module(images).softmax(1).gather(1, y[:, None])[:, 0].detach()  # noqa: E731
+
+    def p(images):
+        return module(images).softmax(1).gather(1, y[:, None])[:, 0].detach()
+
     maps = torch.rand(3, 16, 16)
-    down, up = (explain.curve(module, x, y, maps, kind) for kind in ("deletion", "insertion"))
+    down, up = (
+        explain.curve(module, x, y, maps, kind) for kind in ("deletion", "insertion")
+    )
     assert down.shape == up.shape == (3, 17)  # a line of pixels at a time
     for found, expected in (
         *((down[:, 0], p(x)), (down[:, -1], p(torch.zeros_like(x)))),
@@ -165,14 +193,18 @@ def test_deletion_and_insertion_start_and_end_right():
 
 def test_the_area_of_the_mean_is_the_mean_of_the_areas():
     curves = torch.rand(20, 9, dtype=torch.float64)
-    torch.testing.assert_close(explain.area(curves.mean(0)), explain.area(curves).mean())
+    torch.testing.assert_close(
+        explain.area(curves.mean(0)), explain.area(curves).mean()
+    )
     assert explain.area(torch.ones(5)) == 1
 
 
 def test_curves_refuse_what_does_not_fit():
     module, x = Corner(), torch.zeros(2, 1, 4, 4)
     with pytest.raises(ValueError, match="deletion or insertion"):
-        explain.curve(module, x, torch.zeros(2, dtype=torch.long), corner_map(2), "removal")
+        explain.curve(
+            module, x, torch.zeros(2, dtype=torch.long), corner_map(2), "removal"
+        )
     with pytest.raises(ValueError, match="differ"):
         explain.curve(module, x, torch.zeros(3, dtype=torch.long), corner_map(2))
 
@@ -195,13 +227,23 @@ def test_each_mode_takes_its_own_samples(trained):
         seen.append(x)
         return torch.ones(len(x), *x.shape[2:])
 
-    rows = {mode: explain.insertion_deletion(fed, state, model, mode, explainer=spy) for mode in explain.MODES}
+    rows = {
+        mode: explain.insertion_deletion(fed, state, model, mode, explainer=spy)
+        for mode in explain.MODES
+    }
     pools = {"in": (tests[:1], tests[1:]), "out": (tests[1:], tests[:1])}
-    expected = [fed._x[np.concatenate(pool)] for mode in ("in", "out") for pool in pools[mode]] + [fed._x[fed._server]]
+    expected = [
+        fed._x[np.concatenate(pool)] for mode in ("in", "out") for pool in pools[mode]
+    ] + [fed._x[fed._server]]
     for got, want in zip(seen, [*expected, expected[-1]], strict=True):
-        key = lambda x: x.flatten(1)[:, 0].sort().values  # noqa: E731
+
+        def key(x):
+            return x.flatten(1)[:, 0].sort().values
+
         assert torch.equal(key(got), key(want))
-    assert rows["in"]["clients"].tolist() == [1, 3] and rows["in"]["samples"].tolist() == [4, 12]
+    assert rows["in"]["clients"].tolist() == [1, 3] and rows["in"][
+        "samples"
+    ].tolist() == [4, 12]
     assert rows["out"]["samples"].tolist() == [12, 4]
     assert set(rows["server"]["samples"]) == {len(fed._server)}
 
@@ -211,10 +253,15 @@ def test_algorithm_2_is_the_mean_area_of_each_clusters_model(trained):
     frame = explain.insertion_deletion(fed, state, model, "in")
     again = explain.insertion_deletion(fed, state, model, "in")
     pd.testing.assert_frame_equal(frame, again)
-    module, chosen = explain.network(model, state.theta[0]), torch.as_tensor(fed._parts.test[0])
+    module, chosen = (
+        explain.network(model, state.theta[0]),
+        torch.as_tensor(fed._parts.test[0]),
+    )
     x, y = fed._x[chosen], fed._y[chosen]
     for kind in ("insertion", "deletion"):
-        areas = explain.area(explain.curve(module, x, y, explain.gradcam(module, x, y), kind))
+        areas = explain.area(
+            explain.curve(module, x, y, explain.gradcam(module, x, y), kind)
+        )
         assert frame.loc[0, kind] == pytest.approx(float(areas.mean()), abs=1e-6)
     few = explain.insertion_deletion(fed, state, model, "in", sample=3, seed=1)
     assert few["samples"].tolist() == [3, 3]
@@ -234,7 +281,11 @@ def test_one_cluster_has_no_outside(trained):
 
 
 @quick
-@given(st.lists(st.integers(0, 60).map(lambda i: i / 50), min_size=1, max_size=9).map(lambda p: [min(1, v) for v in p]))
+@given(
+    st.lists(st.integers(0, 60).map(lambda i: i / 50), min_size=1, max_size=9).map(
+        lambda p: [min(1, v) for v in p]
+    )
+)
 def test_holm_agrees_with_its_loop(p):
     assert explain.holm(np.array(p)).tolist() == pytest.approx(reference.holm(p))
 
@@ -243,17 +294,33 @@ def table(runs=20, seed=0, **shifts):
     """Scores of methods that differ from a common run difficulty by a shift and a little noise."""
     rng = np.random.default_rng(seed)
     hard = rng.normal(size=runs)
-    return pd.DataFrame({name: hard + shift + 0.1 * rng.normal(size=runs) for name, shift in shifts.items()})
+    return pd.DataFrame(
+        {
+            name: hard + shift + 0.1 * rng.normal(size=runs)
+            for name, shift in shifts.items()
+        }
+    )
 
 
 def test_clear_differences_are_found_and_equals_grouped():
     scores = table(good=1.0, fair=0.0, same=0.0, bad=-1.0)
     found = explain.critical_differences(scores)
-    assert found.ranks.index[0] == "good" and found.ranks.index[-1] == "bad" and found.ranks["good"] == 1
-    assert found.friedman == pytest.approx(stats.friedmanchisquare(*scores.to_numpy().T).pvalue)
+    assert (
+        found.ranks.index[0] == "good"
+        and found.ranks.index[-1] == "bad"
+        and found.ranks["good"] == 1
+    )
+    assert found.friedman == pytest.approx(
+        stats.friedmanchisquare(*scores.to_numpy().T).pvalue
+    )
     assert [set(group) for group in found.groups] == [{"fair", "same"}]
-    assert found.p.loc["good", "bad"] < 0.05 < found.p.loc["fair", "same"] and found.runs == 20
-    assert (found.p.to_numpy() == found.p.to_numpy().T).all() and (np.diag(found.p) == 1).all()
+    assert (
+        found.p.loc["good", "bad"] < 0.05 < found.p.loc["fair", "same"]
+        and found.runs == 20
+    )
+    assert (found.p.to_numpy() == found.p.to_numpy().T).all() and (
+        np.diag(found.p) == 1
+    ).all()
     pair = stats.wilcoxon(scores["good"], scores["bad"]).pvalue
     assert pair <= found.p.loc["good", "bad"] <= 6 * pair
 
@@ -261,16 +328,26 @@ def test_clear_differences_are_found_and_equals_grouped():
 def test_low_scores_can_be_best():
     scores = table(a=1.0, b=0.0, c=-1.0)
     high, low = (explain.critical_differences(scores, best) for best in ("high", "low"))
-    assert high.ranks.index.tolist() == ["a", "b", "c"] and low.ranks.index.tolist() == ["c", "b", "a"]
+    assert high.ranks.index.tolist() == [
+        "a",
+        "b",
+        "c",
+    ] and low.ranks.index.tolist() == ["c", "b", "a"]
     pd.testing.assert_frame_equal(high.p, low.p.loc[high.p.index, high.p.columns])
 
 
 def test_without_any_difference_all_are_one_group():
     found = explain.critical_differences(table(a=0.0, b=0.0, c=0.0))
-    assert found.friedman > 0.05 and [set(group) for group in found.groups] == [{"a", "b", "c"}]
+    assert found.friedman > 0.05 and [set(group) for group in found.groups] == [
+        {"a", "b", "c"}
+    ]
     same = pd.DataFrame(np.repeat(np.arange(6.0)[:, None], 3, 1), columns=list("abc"))
     found = explain.critical_differences(same)
-    assert found.friedman == 1 and (found.p == 1).all(axis=None) and found.ranks.tolist() == [2, 2, 2]
+    assert (
+        found.friedman == 1
+        and (found.p == 1).all(axis=None)
+        and found.ranks.tolist() == [2, 2, 2]
+    )
 
 
 def test_runs_with_gaps_are_left_out():
@@ -297,4 +374,6 @@ def test_the_diagram_names_all_methods_and_has_a_bar_for_each_group():
     assert all(name in words for name in found.ranks.index)
     across = [line.get_xdata() for line in ax.lines if len(set(line.get_ydata())) == 1]
     bars = sorted((min(x), max(x)) for x in across if len(x) > 1)
-    assert bars == sorted((found.ranks[group[0]], found.ranks[group[-1]]) for group in groups)
+    assert bars == sorted(
+        (found.ranks[group[0]], found.ranks[group[-1]]) for group in groups
+    )

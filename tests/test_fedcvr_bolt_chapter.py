@@ -25,7 +25,10 @@ def small() -> Federation:
     """Twelve clients of Synthetic(1, 1), all of the same size."""
     name = "synthetic(1.0, 1.0, clients=12, seed=0)"
     return Federation(
-        *data.generate(name), partial(models.linear, 60, 10), local=Local(0.02, steps=3), dtype=torch.float64
+        *data.generate(name),
+        partial(models.linear, 60, 10),
+        local=Local(0.02, steps=3),
+        dtype=torch.float64,
     )
 
 
@@ -36,27 +39,48 @@ def small() -> Federation:
 @pytest.mark.parametrize("table", fedcvr_bolt.TABLES)
 def test_tasks_are_well_formed(profile, table):
     tasks = fedcvr_bolt.TABLES[table](profile)
-    assert len({task.key for task in tasks}) == len(tasks) and {task.profile for task in tasks} == {profile}
-    assert len({(task.dataset, task.seed, *task.tags.values()) for task in tasks}) == len(tasks)
-    least = 1 if profile == "smoke" else {"table1": 20, "synthetic": 10, "table2": 3}[table.split("_")[0]]
+    assert len({task.key for task in tasks}) == len(tasks) and {
+        task.profile for task in tasks
+    } == {profile}
+    assert len(
+        {(task.dataset, task.seed, *task.tags.values()) for task in tasks}
+    ) == len(tasks)
+    least = (
+        1
+        if profile == "smoke"
+        else {"table1": 20, "synthetic": 10, "table2": 3}[table.split("_")[0]]
+    )
     assert len({task.seed for task in tasks}) >= least
-    assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)  # a sweep that is cut has whole seeds
+    assert [task.seed for task in tasks] == sorted(
+        task.seed for task in tasks
+    )  # a sweep that is cut has whole seeds
 
 
 def test_the_paper_profile_is_the_papers():
     for task in fedcvr_bolt.TABLES["table2"]("paper"):
-        whole = task.tags["row"] in ("FeSEM", "LocalOnly")  # all clients train: a tenth of the rounds
-        assert task.rounds == (10 if whole else 100) and "clients=100" in describe(task.partition)
+        whole = task.tags["row"] in (
+            "FeSEM",
+            "LocalOnly",
+        )  # all clients train: a tenth of the rounds
+        assert task.rounds == (10 if whole else 100) and "clients=100" in describe(
+            task.partition
+        )
         assert (task.local.lr, task.local.epochs, task.local.steps) == (0.01, 10, None)
     bolt = next(
-        t.method for t in fedcvr_bolt.TABLES["table1_d1_noniid"]("paper") if t.tags["row"] == "FedCVR-Bolt as printed"
+        t.method
+        for t in fedcvr_bolt.TABLES["table1_d1_noniid"]("paper")
+        if t.tags["row"] == "FedCVR-Bolt as printed"
     )
     assert (bolt.sampled, bolt.warmup, bolt.beta, bolt.rate) == (10, 30, 1.0, "round")
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
     y = np.arange(60_000) % 10
-    tasks = {describe(t.partition): t for t in fedcvr_bolt.TABLES["table2"]("paper") if t.seed == 0}
+    tasks = {
+        describe(t.partition): t
+        for t in fedcvr_bolt.TABLES["table2"]("paper")
+        if t.seed == 0
+    }
     assert len(tasks) == 2
     for task in tasks.values():
         part = task.partition(y, seed=0)
@@ -64,10 +88,18 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
 
 
 def test_all_rows_of_a_cell_train_equally_often():
-    tasks = [t for t in fedcvr_bolt.TABLES["table2"]("laptop") if t.seed == 0 and t.dataset == "mnist"]
+    tasks = [
+        t
+        for t in fedcvr_bolt.TABLES["table2"]("laptop")
+        if t.seed == 0 and t.dataset == "mnist"
+    ]
     scale = fedcvr_bolt.SCALES["laptop"]
     for task in tasks:
-        per_round = scale.clients if task.tags["row"] in ("FeSEM", "LocalOnly") else task.method.sampled
+        per_round = (
+            scale.clients
+            if task.tags["row"] in ("FeSEM", "LocalOnly")
+            else task.method.sampled
+        )
         assert task.rounds * per_round == scale.rounds * scale.P, task.tags
 
 
@@ -85,12 +117,20 @@ def test_smoke_runs_give_records(tmp_path):
 
 def test_printed_numbers_are_read_with_their_cells():
     one, two, four = (fedcvr_bolt.printed(table) for table in "124")
-    cell = one[(one["D"] == 1) & (one["heterogeneity"] == "non-IID")].set_index("row").loc["FedAvg"]
+    cell = (
+        one[(one["D"] == 1) & (one["heterogeneity"] == "non-IID")]
+        .set_index("row")
+        .loc["FedAvg"]
+    )
     assert (cell["mse"], cell["mse_std"]) == (57.1336, 24.1335)
     assert len(two) == 19 and two["accuracy"].between(0, 1).all() and "mse" not in two
     best = four.loc[four.groupby("dataset")["accuracy"].idxmax(), "row"]
     assert set(best) == {"FedCVR-Bolt as released"} and len(four) == 8
-    rows = {t.tags["row"] for name in ("table1_d1_noniid", "table2") for t in fedcvr_bolt.TABLES[name]("laptop")}
+    rows = {
+        t.tags["row"]
+        for name in ("table1_d1_noniid", "table2")
+        for t in fedcvr_bolt.TABLES[name]("laptop")
+    }
     assert {*one["row"], *two["row"], *four["row"]} <= rows
 
 
@@ -113,7 +153,9 @@ def test_in_turn_with_seats_for_all_is_fedavg():
 def test_shuffled_coalitions_keep_their_sizes_and_lose_their_members():
     plain = FedCVRBolt.as_released(sampled=4, warmup=3)
     mixed = FedCVRBolt.as_released(sampled=4, warmup=3, shuffled=True)
-    here, there = (fedcvr_bolt_theory.follow(m, small(), 4)[3].coalitions for m in (plain, mixed))
+    here, there = (
+        fedcvr_bolt_theory.follow(m, small(), 4)[3].coalitions for m in (plain, mixed)
+    )
     assert sorted(here.bincount().tolist()) == sorted(there.bincount().tolist())
     assert here.tolist() != there.tolist()
 
@@ -156,18 +198,28 @@ def test_following_a_run_changes_nothing_and_sees_who_was_picked():
 def test_other_methods_can_be_followed_too():
     past = fedcvr_bolt_theory.follow(InTurn(3), small(), 8)
     found = fedcvr_bolt_theory.habits(past[4:])
-    assert found["evenness"] == found["covered"] == found["free"] == 1 and found["picked had waited"] == 4 - 1
+    assert (
+        found["evenness"] == found["covered"] == found["free"] == 1
+        and found["picked had waited"] == 4 - 1
+    )
 
 
 def test_habits_by_hand():
     half = torch.full((4,), 0.5)
     rounds = [
-        fedcvr_bolt_theory.Round(None, None, torch.tensor([0, 0, 1, 1]), None, pi, np.array(p), np.array(w))
-        for pi, p, w in ((half, [0, 2], [1, 1, 2, 2]), (torch.tensor([1.0, 0, 0.5, 0.5]), [0, 3], [1, 1, 2, 2]))
+        fedcvr_bolt_theory.Round(
+            None, None, torch.tensor([0, 0, 1, 1]), None, pi, np.array(p), np.array(w)
+        )
+        for pi, p, w in (
+            (half, [0, 2], [1, 1, 2, 2]),
+            (torch.tensor([1.0, 0, 0.5, 0.5]), [0, 3], [1, 1, 2, 2]),
+        )
     ]
     found = fedcvr_bolt_theory.habits(rounds)
     assert found["picked had waited"] == found["all had waited"] == 1.5
-    assert found["evenness"] == pytest.approx(16 / (4 * (4 + 0 + 1 + 1))) and found["by date"] == pytest.approx(1)
+    assert found["evenness"] == pytest.approx(16 / (4 * (4 + 0 + 1 + 1))) and found[
+        "by date"
+    ] == pytest.approx(1)
     assert found["covered"] == 3 / 4
     assert found["free"] == pytest.approx(3 / 4)  # one of four draws is settled
 
@@ -175,14 +227,26 @@ def test_habits_by_hand():
 def test_alignment_is_one_without_selection_and_by_hand_with_it():
     everybody = FedCVRBolt(1, 0, beta=0.0, coalitions=(0,) * 12)
     past = fedcvr_bolt_theory.follow(everybody, small(), 2)
-    assert fedcvr_bolt_theory.alignment(everybody, past, small()) == pytest.approx([1.0, 1.0])
-    method = FedCVRBolt.as_released(sampled=2, warmup=0, coalitions=(0,) * 10 + (1,) * 2, beta=0.0)
+    assert fedcvr_bolt_theory.alignment(everybody, past, small()) == pytest.approx(
+        [1.0, 1.0]
+    )
+    method = FedCVRBolt.as_released(
+        sampled=2, warmup=0, coalitions=(0,) * 10 + (1,) * 2, beta=0.0
+    )
     past, fed = fedcvr_bolt_theory.follow(method, small(), 1), small()
     w = past[0].theta
-    g = torch.stack([w - fed.train(w, torch.tensor([k]), steps=1, batch_size=None, lr=1.0).theta[0] for k in range(12)])
+    g = torch.stack(
+        [
+            w
+            - fed.train(w, torch.tensor([k]), steps=1, batch_size=None, lr=1.0).theta[0]
+            for k in range(12)
+        ]
+    )
     G, true = (g[:10].mean(0) + g[10:].mean(0)) / 2, g.mean(0)
     expected = float(G @ true / (true @ true))
-    assert fedcvr_bolt_theory.alignment(method, past, small()) == pytest.approx([expected])
+    assert fedcvr_bolt_theory.alignment(method, past, small()) == pytest.approx(
+        [expected]
+    )
 
 
 # --- theory ----------------------------------------------------------------------------------------------------------
@@ -195,8 +259,19 @@ def test_five_ways_to_choose_are_ordered():
     found = fedcvr_bolt_theory.reductions(C, alpha, sides)
     total = alpha @ C @ alpha
     assert found["best"] == pytest.approx(reference.best_subset(C, alpha, 3)[1] / total)
-    assert found["Eq. 7"] == pytest.approx(reference.one_per_coalition(C, alpha, sides.tolist())[1] / total)
-    assert 1 >= found["best"] >= max(found["greedy"], found["Eq. 7"], found["one each, by lot"], found["all by lot"])
+    assert found["Eq. 7"] == pytest.approx(
+        reference.one_per_coalition(C, alpha, sides.tolist())[1] / total
+    )
+    assert (
+        1
+        >= found["best"]
+        >= max(
+            found["greedy"],
+            found["Eq. 7"],
+            found["one each, by lot"],
+            found["all by lot"],
+        )
+    )
 
 
 def test_a_policy_by_enumeration():
@@ -210,14 +285,19 @@ def test_a_policy_by_enumeration():
         p, x = pi[list(drawn)].prod(), w @ c[list(drawn)]
         first, second = first + p * x, second + p * float(x @ x)
     mean, variance = fedcvr_bolt_theory.policy(c, SIDES, pi, w)
-    assert mean == pytest.approx(first) and variance == pytest.approx(second - first @ first)
+    assert mean == pytest.approx(first) and variance == pytest.approx(
+        second - first @ first
+    )
 
 
 @pytest.mark.parametrize("own", [True, False])
 def test_the_neighbourhood_is_noise_and_bias(own):
     """θ ← (1 - η) θ + η c_P settles at ‖bias‖² + η σ² / (2 - η): only without bias does a small η end near zero."""
     c = np.random.default_rng(0).normal(size=(10, 2)) + 3 * SIDES[:, None]
-    pi, w = 1 / np.bincount(SIDES)[SIDES], np.ones(3) / 3 if own else np.bincount(SIDES) / 10
+    pi, w = (
+        1 / np.bincount(SIDES)[SIDES],
+        np.ones(3) / 3 if own else np.bincount(SIDES) / 10,
+    )
     mean, variance = fedcvr_bolt_theory.policy(c, SIDES, pi, w)
     bias = float(np.square(mean - c.mean(0)).sum())
     path = fedcvr_bolt_theory.neighbourhood(c, SIDES, pi, w, 0.2, 6000)
@@ -226,20 +306,32 @@ def test_the_neighbourhood_is_noise_and_bias(own):
 
 
 def test_seeds_needed():
-    assert fedcvr_bolt_theory.seeds_needed(1.0, 1.0, 1.0) == 16  # the rule of thumb: 16 σ² / δ²
+    assert (
+        fedcvr_bolt_theory.seeds_needed(1.0, 1.0, 1.0) == 16
+    )  # the rule of thumb: 16 σ² / δ²
     assert fedcvr_bolt_theory.seeds_needed(0.1, 1.0, 1.0) == pytest.approx(1570, abs=1)
-    rng, n, found = np.random.default_rng(0), fedcvr_bolt_theory.seeds_needed(0.5, 1.0, 1.0), 0
+    rng, n, found = (
+        np.random.default_rng(0),
+        fedcvr_bolt_theory.seeds_needed(0.5, 1.0, 1.0),
+        0,
+    )
     for _ in range(400):
         a, b = rng.normal(size=n), rng.normal(0.5, size=n)
-        found += (b.mean() - a.mean()) / np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / n) > 1.98
+        found += (b.mean() - a.mean()) / np.sqrt(
+            (a.var(ddof=1) + b.var(ddof=1)) / n
+        ) > 1.98
     assert 0.72 < found / 400 < 0.88
 
 
 def test_pooled_is_the_least_squares_fit():
     x = np.array([[1.0], [2.0], [3.0], [1.0], [1.0]], dtype=np.float32)
-    y = np.array([2.0, 4.0, 6.0, 3.0, 2.0], dtype=np.float32)  # the slope is 2; tests err by 1 and 0
+    y = np.array(
+        [2.0, 4.0, 6.0, 3.0, 2.0], dtype=np.float32
+    )  # the slope is 2; tests err by 1 and 0
     dataset = data.Dataset("line", x, y, 5, 0, "", "")
-    parts = Partition([np.array([0, 1]), np.array([2])], [np.array([3]), np.array([4])], None)
+    parts = Partition(
+        [np.array([0, 1]), np.array([2])], [np.array([3]), np.array([4])], None
+    )
     assert fedcvr_bolt_theory.pooled(dataset, parts) == pytest.approx(0.5)
 
 

@@ -51,7 +51,9 @@ def test_sample_numbers_fractions_masks():
 
 def test_sampling_is_uniform():
     fed = federation(sizes=(5,) * 8)
-    counts = np.bincount(np.concatenate([fed.sample(2).numpy() for _ in range(2000)]), minlength=8)
+    counts = np.bincount(
+        np.concatenate([fed.sample(2).numpy() for _ in range(2000)]), minlength=8
+    )
     assert abs(counts - 500).max() < 4.5 * np.sqrt(2000 * 0.25 * 0.75)
 
 
@@ -62,7 +64,9 @@ def test_the_meter_counts_what_travels():
     fed.train(theta, torch.tensor([0, 2]))
     assert fed.meter == Meter(down=2 * D * 4, up=2 * D * 4, updates=2)
     fed.loss(fed.start(3), torch.tensor([1]))
-    assert fed.meter == Meter(down=2 * D * 4 + 3 * D * 4, up=2 * D * 4 + 3 * 4, updates=2)
+    assert fed.meter == Meter(
+        down=2 * D * 4 + 3 * D * 4, up=2 * D * 4 + 3 * 4, updates=2
+    )
     assert fed.meter.bytes == fed.meter.down + fed.meter.up
 
 
@@ -88,7 +92,9 @@ def test_training_lowers_the_loss():
     fed = federation(local=Local(lr=0.1, batch_size=5, epochs=5))
     theta = fed.start()[0]
     up = fed.train(theta)
-    own = torch.stack([fed.loss(row, torch.tensor([k]))[0] for k, row in enumerate(up.theta)])
+    own = torch.stack(
+        [fed.loss(row, torch.tensor([k]))[0] for k, row in enumerate(up.theta)]
+    )
     assert (own < fed.loss(theta)).all()
 
 
@@ -104,35 +110,51 @@ def test_evaluate_counts_right():
         for true, pred in zip(fed._y[i], logits.argmax(1), strict=True):
             expected[true, pred] += 1
         assert torch.equal(result.confusion[k], expected)
-        assert result.loss[k].item() == pytest.approx(F.cross_entropy(logits, fed._y[i]).item(), rel=1e-5)
+        assert result.loss[k].item() == pytest.approx(
+            F.cross_entropy(logits, fed._y[i]).item(), rel=1e-5
+        )
 
 
 def test_evaluate_on_the_servers_samples_is_shared_between_clients():
     fed = federation()
     theta, labels = fed.start(3), torch.tensor([2, 0, 2, 0])
     result = fed.evaluate(theta, labels, on="server")
-    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(fed._server)
+    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(
+        fed._server
+    )
     assert torch.equal(result.confusion[0], result.confusion[2])
     expected = fed.predict(theta[2], fed._x[fed._server]).argmax(1)
-    assert result.confusion[0].diagonal().sum() == (expected == fed._y[fed._server]).sum()
+    assert (
+        result.confusion[0].diagonal().sum() == (expected == fed._y[fed._server]).sum()
+    )
     used = np.concatenate([*fed._parts.train, *fed._parts.test])
-    assert not set(fed._server.tolist()) & set(used.tolist())  # the server holds no client's sample
+    assert not set(fed._server.tolist()) & set(
+        used.tolist()
+    )  # the server holds no client's sample
 
 
 def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
     fed = federation()
     theta, labels = fed.start(3), torch.tensor([2, 0, 1, 0])
-    hard, soft = fed.evaluate(theta, labels), fed.evaluate(theta, F.one_hot(labels, 3).float())
+    hard, soft = (
+        fed.evaluate(theta, labels),
+        fed.evaluate(theta, F.one_hot(labels, 3).float()),
+    )
     assert torch.equal(hard.pred, soft.pred) and torch.allclose(hard.loss, soft.loss)
     votes = torch.tensor([[1.0, 1.0, 2.0]] * 4)
     mixed = fed.evaluate(theta, votes)
     i = torch.as_tensor(fed._parts.test[3])
-    p = (fed.predict(theta, fed._x[i]).softmax(-1) * torch.tensor([0.25, 0.25, 0.5])[:, None, None]).sum(0)
+    p = (
+        fed.predict(theta, fed._x[i]).softmax(-1)
+        * torch.tensor([0.25, 0.25, 0.5])[:, None, None]
+    ).sum(0)
     assert torch.equal(mixed.pred[mixed.owner == 3], p.argmax(1))
     assert fed.evaluate(theta, votes, on="server").confusion.shape == (4, 3, 3)
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 0], [0, 1, 2, 0], [0, -1, 0, 0], [0.0, 1.0, 0.0, 1.0]])
+@pytest.mark.parametrize(
+    "labels", [[0, 1, 0], [0, 1, 2, 0], [0, -1, 0, 0], [0.0, 1.0, 0.0, 1.0]]
+)
 def test_evaluate_refuses_bad_labels(labels):
     fed = federation()
     with pytest.raises(ValueError, match="labels"):
@@ -153,7 +175,10 @@ def test_a_client_without_test_samples_has_nan_loss_and_no_counts():
     parts = Partition(parts.train, [parts.test[0], np.array([], dtype=np.int64)], None)
     fed = Federation(blobs(), parts, NETWORKS["mlp"][1])
     result = fed.evaluate(fed.start(), torch.zeros(2, dtype=torch.long))
-    assert result.loss.isnan().tolist() == [False, True] and int(result.confusion[1].sum()) == 0
+    assert (
+        result.loss.isnan().tolist() == [False, True]
+        and int(result.confusion[1].sum()) == 0
+    )
 
 
 def test_regression_uses_squared_error():
@@ -161,10 +186,20 @@ def test_regression_uses_squared_error():
     x = rng.normal(size=(60, 2)).astype(np.float32)
     y = x @ np.array([1.0, -2.0], dtype=np.float32)
     data = replace(blobs(), x=x, y=y, n_train=60, classes=1)
-    parts = Partition([np.arange(30), np.arange(30, 50)], [np.arange(50, 55), np.arange(55, 60)], None)
-    fed = Federation(data, parts, lambda: models.linear(2, 1), local=Local(lr=0.1, epochs=300), dtype=torch.float64)
+    parts = Partition(
+        [np.arange(30), np.arange(30, 50)], [np.arange(50, 55), np.arange(55, 60)], None
+    )
+    fed = Federation(
+        data,
+        parts,
+        lambda: models.linear(2, 1),
+        local=Local(lr=0.1, epochs=300),
+        dtype=torch.float64,
+    )
     theta = fed.train(fed.start()[0]).theta
-    torch.testing.assert_close(theta[0, :2], torch.tensor([1.0, -2.0], dtype=torch.float64), atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        theta[0, :2], torch.tensor([1.0, -2.0], dtype=torch.float64), atol=1e-3, rtol=0
+    )
     assert fed.loss(theta, on="test").max() < 1e-4
     with pytest.raises(ValueError, match="counts classes"):
         fed.evaluate(theta, torch.tensor([0, 1]))
@@ -180,7 +215,9 @@ def test_snapshot_and_restore_are_exact():
     first = fed.sample(2), fed.train(theta).theta, fed.meter
     other = federation(local=local)
     other.restore(saved)
-    for a, b in zip(first, (other.sample(2), other.train(theta).theta, other.meter), strict=True):
+    for a, b in zip(
+        first, (other.sample(2), other.train(theta).theta, other.meter), strict=True
+    ):
         assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
     fed.restore(saved)
     assert torch.equal(fed.sample(2), first[0])
@@ -209,7 +246,9 @@ def test_client_data_is_held_once():
     fed = federation(workers=3)
     fed.train(fed.start()[0])
     assert fed.backend.x.data_ptr() == fed._x.data_ptr()
-    assert all(isinstance(i, np.ndarray) for i in fed._parts.train)  # clients are index lists
+    assert all(
+        isinstance(i, np.ndarray) for i in fed._parts.train
+    )  # clients are index lists
 
 
 @pytest.mark.parametrize(
@@ -219,12 +258,22 @@ def test_client_data_is_held_once():
         ({"diverged": "ignore"}, "diverged='ignore'"),
         ({"model": NETWORKS["mlp"][1]()}, "recipe, not a network"),
         ({"model": lambda: models.mlp(16, (8,), 7)}, "the data has 3 classes"),
-        ({"model": lambda: models.mlp(99, (8,), 3)}, r"cannot take inputs of shape \(1, 4, 4\)"),
         (
-            {"parts": Partition([np.arange(5), np.array([], int)], [np.arange(5, 7)] * 2, None)},
+            {"model": lambda: models.mlp(99, (8,), 3)},
+            r"cannot take inputs of shape \(1, 4, 4\)",
+        ),
+        (
+            {
+                "parts": Partition(
+                    [np.arange(5), np.array([], int)], [np.arange(5, 7)] * 2, None
+                )
+            },
             "client 1 has no training",
         ),
-        ({"parts": Partition([np.array([999])], [np.arange(2)], None)}, "names sample 999"),
+        (
+            {"parts": Partition([np.array([999])], [np.arange(2)], None)},
+            "names sample 999",
+        ),
         ({"parts": Partition([np.arange(5)], [], None)}, "1 training lists and 0 test"),
     ],
 )
@@ -236,7 +285,11 @@ def test_bad_input_is_refused_with_a_reason(change, message):
 
 def test_labels_out_of_range_are_refused():
     with pytest.raises(ValueError, match="do not lie in 0..1"):
-        Federation(replace(blobs(), classes=2), ragged((9, 14)), lambda: models.mlp(16, (8,), 2))
+        Federation(
+            replace(blobs(), classes=2),
+            ragged((9, 14)),
+            lambda: models.mlp(16, (8,), 2),
+        )
 
 
 def test_batchnorm_that_counts_is_refused():

@@ -24,18 +24,29 @@ GROUPS = partial(mixed, groups=(4, 3, 5), alphas=(1000.0, 0.5, 0.0), size=100)
 def test_mixed_deals_each_group_by_its_own_law():
     part = GROUPS(Y, test=0.0, seed=3)
     counts = class_counts(part.train, Y, 20)
-    assert part.truth.tolist() == [0] * 4 + [1] * 3 + [2] * 5 and (counts.sum(1) == 100).all()
+    assert (
+        part.truth.tolist() == [0] * 4 + [1] * 3 + [2] * 5
+        and (counts.sum(1) == 100).all()
+    )
     assert (counts[:4] == 5).all()  # uniform: exactly
-    assert ((counts[4:7] > 0).sum(1) < 15).all() and ((counts[4:7] > 0).sum(1) > 1).any()
-    assert ((counts[7:] > 0).sum(1) == 1).all() and len({row.argmax() for row in counts[7:]}) == 5
+    assert ((counts[4:7] > 0).sum(1) < 15).all() and (
+        (counts[4:7] > 0).sum(1) > 1
+    ).any()
+    assert ((counts[7:] > 0).sum(1) == 1).all() and len(
+        {row.argmax() for row in counts[7:]}
+    ) == 5
     everyone = np.concatenate(part.train)
     assert len(set(everyone.tolist())) == len(everyone)
-    assert not np.array_equal(everyone, np.concatenate(GROUPS(Y, test=0.0, seed=4).train))
+    assert not np.array_equal(
+        everyone, np.concatenate(GROUPS(Y, test=0.0, seed=4).train)
+    )
 
 
 def test_mixed_sets_a_share_aside_and_says_what_it_cannot_do():
     part = GROUPS(Y, test=0.4)
-    assert {len(own) for own in part.train} == {60} and {len(own) for own in part.test} == {40}
+    assert {len(own) for own in part.train} == {60} and {
+        len(own) for own in part.test
+    } == {40}
     with pytest.raises(ValueError, match="one each"):
         mixed(Y, (3, 2), (0.5,), 10)
     with pytest.raises(ValueError, match="no class has 1001"):
@@ -49,8 +60,15 @@ def test_shared_groups_may_overlap_but_not_inside():
     with pytest.raises(ValueError, match="left"):
         mixed(Y, (20, 2), (0.0, 1000.0), 1000, test=0.0)
     part = law(shared=True)
-    one, other = (np.concatenate([part.train[k] for k in np.flatnonzero(part.truth == g)]) for g in (0, 1))
-    assert len(set(one.tolist())) == 18_000 and len(set(other.tolist())) == 2000 and set(one) & set(other)
+    one, other = (
+        np.concatenate([part.train[k] for k in np.flatnonzero(part.truth == g)])
+        for g in (0, 1)
+    )
+    assert (
+        len(set(one.tolist())) == 18_000
+        and len(set(other.tolist())) == 2000
+        and set(one) & set(other)
+    )
     assert (class_counts(part.train, Y, 20)[18:] == 50).all()
     tested = match_test(part, Y, np.arange(4000) % 20)
     assert min(map(len, tested.test)) > 0
@@ -59,21 +77,32 @@ def test_shared_groups_may_overlap_but_not_inside():
 def test_domains_are_the_base_data_seen_differently():
     name = "domains(base='digits', clients=(3, 2, 4), size=60, noise=0.5, blur=1.5, test=0.4, seed=2)"
     dataset, parts = data.generate(name)
-    assert data.load(name) is dataset and len(parts.train) == 9 and parts.truth.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    assert (
+        data.load(name) is dataset
+        and len(parts.train) == 9
+        and parts.truth.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+    )
     clean, _ = data.generate(name.replace("(3, 2, 4)", "(9, 0, 0)"))
     np.testing.assert_array_equal(clean.y, dataset.y)
     rows = [np.concatenate([parts.train[k], parts.test[k]]) for k in range(9)]
-    sight = [np.concatenate([rows[k] for k in np.flatnonzero(parts.truth == d)]) for d in range(3)]
+    sight = [
+        np.concatenate([rows[k] for k in np.flatnonzero(parts.truth == d)])
+        for d in range(3)
+    ]
     np.testing.assert_array_equal(dataset.x[sight[0]], clean.x[sight[0]])
     noise = dataset.x[sight[1]] - clean.x[sight[1]]
     assert noise.std() == pytest.approx(0.5, rel=0.03) and abs(noise.mean()) < 0.03
     steps = [np.abs(np.diff(x[sight[2]], axis=3)).mean() for x in (dataset.x, clean.x)]
     assert steps[0] < 0.5 * steps[1]  # neighbours are alike after blurring
-    assert dataset.x[sight[2]].mean() == pytest.approx(clean.x[sight[2]].mean(), abs=0.1)
+    assert dataset.x[sight[2]].mean() == pytest.approx(
+        clean.x[sight[2]].mean(), abs=0.1
+    )
 
 
 def test_domains_with_official_test_samples():
-    dataset, parts = data.generate("domains('digits', (5, 5, 0), 60, test=0.0, official=True)")
+    dataset, parts = data.generate(
+        "domains('digits', (5, 5, 0), 60, test=0.0, official=True)"
+    )
     assert {len(own) for own in parts.train} == {60} and min(map(len, parts.test)) > 0
     assert len(dataset.x) == sum(map(len, [*parts.train, *parts.test]))
 
@@ -82,11 +111,17 @@ def test_domains_with_official_test_samples():
 
 
 def test_unseen_pairs_take_the_mean_of_their_row():
-    P, visits = torch.tensor([[0.2, 0.4, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 0.0]]), torch.eye(3)
+    P, visits = (
+        torch.tensor([[0.2, 0.4, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 0.0]]),
+        torch.eye(3),
+    )
     visits[0, 1], visits[2, 2] = 2, 0
     full = torch.tensor([[0.2, 0.4, 0.3], [0.3, 0.3, 0.3], [0.0, 0.0, 0.0]])
     torch.testing.assert_close(FedGWC().block(P, visits, torch.arange(3)), full)
-    torch.testing.assert_close(FedGWC().block(P, visits, torch.tensor([0, 2])), torch.tensor([[0.2, 0.2], [0.0, 0.0]]))
+    torch.testing.assert_close(
+        FedGWC().block(P, visits, torch.tensor([0, 2])),
+        torch.tensor([[0.2, 0.2], [0.0, 0.0]]),
+    )
     assert FedGWC(fill=False).block(P, visits, torch.arange(3)).equal(P)
 
 
@@ -94,12 +129,18 @@ def test_equal_clients_are_split_by_how_often_they_were_sampled_unless_filled():
     split = {}
     for fill in (False, True):
         rule = FedGWC(sampled=6, eps=2e-4, fill=fill)
-        plays = [fedgwc_theory.play(rule, np.zeros(40), 6, 400, seed=seed) for seed in range(6)]
+        plays = [
+            fedgwc_theory.play(rule, np.zeros(40), 6, 400, seed=seed)
+            for seed in range(6)
+        ]
         assert all(p.first for p in plays)
         split[fill] = [p for p in plays if p.labels.any()]
     assert len(split[False]) >= 3 and not split[True]
     for p in split[False]:
-        small, often = p.labels == torch.bincount(p.labels).argmin(), p.visits.diagonal()
+        small, often = (
+            p.labels == torch.bincount(p.labels).argmin(),
+            p.visits.diagonal(),
+        )
         assert often[small].mean() < often[~small].mean()
 
 
@@ -108,9 +149,13 @@ def test_equal_clients_are_split_by_how_often_they_were_sampled_unless_filled():
 
 def digits(seed=0) -> Federation:
     source = data.load("digits")
-    parts = mixed(source.y[: source.n_train], (22, 8), (1000.0, 0.0), 45, test=0.4, seed=seed)
+    parts = mixed(
+        source.y[: source.n_train], (22, 8), (1000.0, 0.0), 45, test=0.4, seed=seed
+    )
     net = partial(models.mlp, 64, (16,), 10)
-    return Federation(source, parts, net, local=Local(0.02, steps=3, batch_size=16), seed=seed)
+    return Federation(
+        source, parts, net, local=Local(0.02, steps=3, batch_size=16), seed=seed
+    )
 
 
 RULE = FedGWC(sampled=0.2, eps=0.02)
@@ -124,11 +169,16 @@ def runs():
         "random": fedgwc.Shuffled(**fedgwc._fields(RULE)),
         "told": fedgwc.Told(**fedgwc._fields(RULE), truth=truth),
         "FedAvg": FedAvg(0.2),
-        "watch": fedgwc.Watch((("own", RULE), ("released", FedGWC.as_released(sampled=6, eps=0.02))), 0.2),
+        "watch": fedgwc.Watch(
+            (("own", RULE), ("released", FedGWC.as_released(sampled=6, eps=0.02))), 0.2
+        ),
     }
     out = {}
     for name, method in methods.items():
-        how = {"measure": fedgwc.measure_watch if name == "watch" else fedgwc.measure, "progress": False}
+        how = {
+            "measure": fedgwc.measure_watch if name == "watch" else fedgwc.measure,
+            "progress": False,
+        }
         out[name] = run(method, digits(), 45, **how)
     return out
 
@@ -137,7 +187,12 @@ def test_controls_fork_from_fedgwc_at_its_first_split(runs):
     own, other, told = (runs[name].rows for name in ("FedGWC", "random", "told"))
     first = next(i for i, row in enumerate(own) if row["clusters"] > 1)
     for i in range(first):
-        assert own[i]["loss"] == other[i]["loss"] == told[i]["loss"] == runs["FedAvg"].rows[i]["loss"]
+        assert (
+            own[i]["loss"]
+            == other[i]["loss"]
+            == told[i]["loss"]
+            == runs["FedAvg"].rows[i]["loss"]
+        )
     sizes = [np.bincount(np.bincount(rows[first]["labels"])) for rows in (own, other)]
     assert np.array_equal(*sizes) and own[first]["labels"] != other[first]["labels"]
     assert told[first]["ari"] == 1 and told[-1]["clusters"] == 2  # then no more
@@ -150,13 +205,18 @@ def test_watch_is_fedavg_and_sees_what_fedgwc_does(runs):
     assert int(state.first[0]) == first["round"]
     assert metrics.adjusted_rand(state.found[0].numpy(), first["labels"]) == 1
     final = runs["watch"].final
-    assert {"mse_0", "first_1", "clusters_1", "ari_0", "P", "found", "counts"} <= {*final}
+    assert {"mse_0", "first_1", "clusters_1", "ari_0", "P", "found", "counts"} <= {
+        *final
+    }
     assert np.shape(final["P"]) == (30, 30) and np.shape(final["counts"]) == (30, 10)
 
 
 def test_measures_have_both_balanced_accuracies_and_the_rand_index(runs):
     final = runs["told"].final
-    assert 0 < final["balanced_released"] <= 1 and final["balanced_released"] != final["balanced_accuracy"]
+    assert (
+        0 < final["balanced_released"] <= 1
+        and final["balanced_released"] != final["balanced_accuracy"]
+    )
     assert final["rand"] == 1
     fed, state = digits(), runs["FedGWC"].state
     light = fedgwc.measure_large(fed, state)
@@ -173,20 +233,33 @@ def test_tasks_are_well_formed(profile, table):
     if (profile, table) == ("paper", "longer"):
         assert not tasks  # the paper's own number of rounds is long enough
         return
-    assert len({task.key for task in tasks}) == len(tasks) > 0 and {task.profile for task in tasks} == {profile}
+    assert len({task.key for task in tasks}) == len(tasks) > 0 and {
+        task.profile for task in tasks
+    } == {profile}
     cells = {(task.seed, task.dataset, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks)
     assert len({task.seed for task in tasks}) >= (1 if profile == "smoke" else 3)
-    assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)  # whole seeds first
+    assert [task.seed for task in tasks] == sorted(
+        task.seed for task in tasks
+    )  # whole seeds first
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
     pools = {"cifar100": np.arange(50_000) % 100, "cifar10": np.arange(50_000) % 10}
-    tasks = [t for table in fedgwc.TABLES.values() for t in table("paper") if t.seed == 0 and t.dataset in pools]
+    tasks = [
+        t
+        for table in fedgwc.TABLES.values()
+        for t in table("paper")
+        if t.seed == 0 and t.dataset in pools
+    ]
     for task in {(t.dataset, describe(t.partition)): t for t in tasks}.values():
         y = pools[task.dataset]
         part = task.partition(y, seed=0)
-        assert {len(own) for own in part.train} == {500} and len(part.train) == 100 and task.official
+        assert (
+            {len(own) for own in part.train} == {500}
+            and len(part.train) == 100
+            and task.official
+        )
         part = match_test(part, y, np.arange(10_000) % (y.max() + 1))
         assert min(map(len, part.test)) > 0, describe(task.partition)
 
@@ -194,11 +267,26 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
 def test_the_paper_profile_is_the_papers():
     for task in fedgwc.TABLES["cifar100"]("paper"):
         local = task.local
-        assert (local.lr, local.batch_size, local.weight_decay, local.epochs) == (0.01, 64, 4e-4, 1)
-        assert "filters=(64, 64)" in describe(task.model) and "dense=(384, 192)" in describe(task.model)
+        assert (local.lr, local.batch_size, local.weight_decay, local.epochs) == (
+            0.01,
+            64,
+            4e-4,
+            1,
+        )
+        assert "filters=(64, 64)" in describe(
+            task.model
+        ) and "dense=(384, 192)" in describe(task.model)
         if task.tags["row"] == "FedGWC":
-            assert (task.rounds, task.method.eps, task.method.sampled, task.method.beta) == (20_000, 1e-5, 0.1, 0.5)
-    groups = {t.tags["setting"]: t.partition.keywords["groups"] for t in fedgwc.TABLES["heterogeneity"]("paper")}
+            assert (
+                task.rounds,
+                task.method.eps,
+                task.method.sampled,
+                task.method.beta,
+            ) == (20_000, 1e-5, 0.1, 0.5)
+    groups = {
+        t.tags["setting"]: t.partition.keywords["groups"]
+        for t in fedgwc.TABLES["heterogeneity"]("paper")
+    }
     assert groups == {
         "(10, 0, 90)": (10, 90),
         "(10, 90, 0)": (10, 90),
@@ -209,24 +297,39 @@ def test_the_paper_profile_is_the_papers():
 
 def test_the_large_federations_are_described():
     tasks = fedgwc.large()
-    assert len({task.key for task in tasks}) == len(tasks) and {task.profile for task in tasks} == {"paper"}
+    assert len({task.key for task in tasks}) == len(tasks) and {
+        task.profile for task in tasks
+    } == {"paper"}
     assert {task.dataset for task in tasks} == {"femnist", "landmarks", "inaturalist"}
-    assert any("clients=2714" in describe(task.partition) and task.method.eps == 1e-2 for task in tasks[-8:-6])
+    assert any(
+        "clients=2714" in describe(task.partition) and task.method.eps == 1e-2
+        for task in tasks[-8:-6]
+    )
 
 
 def test_a_smoke_run_gives_records(tmp_path):
-    tasks = [t for t in fedgwc.TABLES["domains"]("smoke") if t.tags["setting"] == "(50, 50, 0)"]
+    tasks = [
+        t
+        for t in fedgwc.TABLES["domains"]("smoke")
+        if t.tags["setting"] == "(50, 50, 0)"
+    ]
     for task in tasks:
         store.append(tmp_path / "x.json", task.record())
     from fednb import tables
 
     frame = tables.frame(tasks, tmp_path / "x.json")
-    assert frame["row"].tolist() == ["FedGWC", "FeSEM", "IFCA"] and frame["rand"].between(0, 1).all()
+    assert (
+        frame["row"].tolist() == ["FedGWC", "FeSEM", "IFCA"]
+        and frame["rand"].between(0, 1).all()
+    )
 
 
 def test_one_hundred_rules_watch_alike():
     rules = fedgwc.rules(fedgwc.SCALES["laptop"])
-    assert rules["corrected"] == fedgwc.gwc(fedgwc.SCALES["laptop"]) and len(set(map(repr, rules.values()))) >= 20
+    assert (
+        rules["corrected"] == fedgwc.gwc(fedgwc.SCALES["laptop"])
+        and len(set(map(repr, rules.values()))) >= 20
+    )
     assert rules["as printed, ε = 1e-5"] == FedGWC.as_printed(sampled=6, beta=0.5)
     step = replace(rules["+ scored on the embedding"], n_max=4, room=True)
     assert step == rules["as released"]  # the ladder of ingredients leads there
@@ -236,27 +339,61 @@ def test_one_hundred_rules_watch_alike():
 
 
 def test_printed_numbers_are_read_with_their_cells():
-    one = fedgwc.printed("1").set_index(["dataset", "row", "aggregator"]).loc["cifar100", "FedGWC", "FedAvg"]
-    assert (one["balanced_accuracy"], one["balanced_accuracy_std"], one["clusters"], one["was"]) == (
+    one = (
+        fedgwc.printed("1")
+        .set_index(["dataset", "row", "aggregator"])
+        .loc["cifar100", "FedGWC", "FedAvg"]
+    )
+    assert (
+        one["balanced_accuracy"],
+        one["balanced_accuracy_std"],
+        one["clusters"],
+        one["was"],
+    ) == (
         0.534,
         0.004,
         4,
         0.1,
     )
-    assert fedgwc.printed("8").query("row == 'FeSEM' and C == 4 and dataset == 'cifar100'")[
-        "balanced_accuracy"
-    ].tolist() == [0.509]
-    assert fedgwc.printed("5").query("beta == '4.0'")["balanced_accuracy"].tolist() == [0.526, 0.761, 0.558, 0.471]
-    assert [len(fedgwc.printed(n)) for n in "123456789"] == [14, 14, 9, 9, 20, 9, 9, 16, 20]
+    assert fedgwc.printed("8").query(
+        "row == 'FeSEM' and C == 4 and dataset == 'cifar100'"
+    )["balanced_accuracy"].tolist() == [0.509]
+    assert fedgwc.printed("5").query("beta == '4.0'")["balanced_accuracy"].tolist() == [
+        0.526,
+        0.761,
+        0.558,
+        0.471,
+    ]
+    assert [len(fedgwc.printed(n)) for n in "123456789"] == [
+        14,
+        14,
+        9,
+        9,
+        20,
+        9,
+        9,
+        16,
+        20,
+    ]
 
 
 def test_runs_are_compared_at_equal_updates_and_around_a_split():
-    own = pd.DataFrame({"round": [1, 2, 3, 4], "clusters": [1, 1, 2, 2], "client_updates": [6, 12, 20, 28]})
+    own = pd.DataFrame(
+        {
+            "round": [1, 2, 3, 4],
+            "clusters": [1, 1, 2, 2],
+            "client_updates": [6, 12, 20, 28],
+        }
+    )
     own["accuracy"] = [0.1, 0.2, 0.5, 0.6]
-    plain = own.assign(clusters=1, client_updates=[6, 12, 18, 24], accuracy=[0.1, 0.2, 0.25, 0.3])
+    plain = own.assign(
+        clusters=1, client_updates=[6, 12, 18, 24], accuracy=[0.1, 0.2, 0.25, 0.3]
+    )
     assert fedgwc.jump(own, plain, "accuracy") == pytest.approx(0.4 - 0.1)
     assert np.isnan(fedgwc.jump(plain, own, "accuracy"))
-    assert fedgwc.at_updates(plain, 21, "accuracy", last=2) == pytest.approx((0.2 + 0.25) / 2)
+    assert fedgwc.at_updates(plain, 21, "accuracy", last=2) == pytest.approx(
+        (0.2 + 0.25) / 2
+    )
 
 
 # --- theory ----------------------------------------------------------------------------------------------------------
@@ -264,29 +401,51 @@ def test_runs_are_compared_at_equal_updates_and_around_a_split():
 
 def test_weights_converge_with_shrinking_steps_and_keep_their_variance_with_constant_ones():
     R = np.random.default_rng(0).random((500, 400, 4))
-    mean, constant = (fedgwc_theory.weights(R.mean(2), alpha) for alpha in ("mean", 0.2))
+    mean, constant = (
+        fedgwc_theory.weights(R.mean(2), alpha) for alpha in ("mean", 0.2)
+    )
     np.testing.assert_allclose(mean[:, -1], R.mean((1, 2)))
     assert mean[:, -1].var() < 0.02 * R.var()
     assert constant[:, -1].mean() == pytest.approx(0.5, abs=0.01)
-    assert constant[:, -1].var() == pytest.approx(fedgwc_theory.stationary_variance(0.2, 1 / 12, 4), rel=0.2)
+    assert constant[:, -1].var() == pytest.approx(
+        fedgwc_theory.stationary_variance(0.2, 1 / 12, 4), rel=0.2
+    )
 
 
 def test_entries_stay_under_their_bound_and_samples_under_theorem_a5():
     rule = FedGWC.as_printed(sampled=5)
     past = fedgwc_theory.play(rule, np.linspace(0, 2, 12), 5, 60)
-    assert (torch.as_tensor(fedgwc_theory.entry_bound(past.visits.numpy(), 0.1)) + 1e-6 >= past.P).all()
-    assert fedgwc_theory.entry_bound(0, 0.1, 0.7) == 0.7 and fedgwc_theory.entry_bound(10**4, 0.1) == 1
-    assert fedgwc_theory.total_sample([60, 40], 0.1) == 10 and fedgwc_theory.total_sample([10] * 10, 0.1) == 30
+    assert (
+        torch.as_tensor(fedgwc_theory.entry_bound(past.visits.numpy(), 0.1)) + 1e-6
+        >= past.P
+    ).all()
+    assert (
+        fedgwc_theory.entry_bound(0, 0.1, 0.7) == 0.7
+        and fedgwc_theory.entry_bound(10**4, 0.1) == 1
+    )
+    assert (
+        fedgwc_theory.total_sample([60, 40], 0.1) == 10
+        and fedgwc_theory.total_sample([10] * 10, 0.1) == 30
+    )
     assert fedgwc_theory.total_sample([2, 98], 0.1) == pytest.approx(11.8)
 
 
 def test_play_finds_outliers_and_half_and_half_with_patience():
     outliers = np.repeat([0.0, 1.0], [27, 3])
     past = fedgwc_theory.play(FedGWC(sampled=6), outliers, 6, 120, force=True)
-    assert past.first == 120 and metrics.adjusted_rand(outliers, past.labels.numpy()) == 1
+    assert (
+        past.first == 120 and metrics.adjusted_rand(outliers, past.labels.numpy()) == 1
+    )
     halves = np.repeat([0.0, 1.0], 15)
-    short, long = (fedgwc_theory.play(FedGWC(sampled=6), halves, 6, T, force=True) for T in (60, 240))
-    assert metrics.adjusted_rand(halves, long.labels.numpy()) == 1 > metrics.adjusted_rand(halves, short.labels.numpy())
+    short, long = (
+        fedgwc_theory.play(FedGWC(sampled=6), halves, 6, T, force=True)
+        for T in (60, 240)
+    )
+    assert (
+        metrics.adjusted_rand(halves, long.labels.numpy())
+        == 1
+        > metrics.adjusted_rand(halves, short.labels.numpy())
+    )
     again = fedgwc_theory.play(FedGWC(sampled=6), halves, 6, 60, force=True)
     assert torch.equal(again.P, short.P)
 
@@ -295,31 +454,59 @@ def test_the_printed_rule_stays_above_its_threshold():
     past = fedgwc_theory.play(FedGWC.as_printed(), np.zeros(50), 10, 600)
     assert past.first == 0 and len(past.mse) == 600 and min(past.mse[300:]) > 1e-5
     settled = fedgwc_theory.play(FedGWC.as_printed(), np.zeros(12), 5, 2000, stop=False)
-    assert np.mean(settled.mse[1000:]) == pytest.approx(fedgwc_theory.mse_floor(5), rel=0.15)
+    assert np.mean(settled.mse[1000:]) == pytest.approx(
+        fedgwc_theory.mse_floor(5), rel=0.15
+    )
 
 
 def test_server_seconds_and_pictures():
     seconds = fedgwc_theory.server_seconds(40, repeat=2)
-    assert [*seconds] == ["update of P", "affinity", "eigenvectors", "k-means, scores"] and min(seconds.values()) >= 0
+    assert [*seconds] == [
+        "update of P",
+        "affinity",
+        "eigenvectors",
+        "k-means, scores",
+    ] and min(seconds.values()) >= 0
     W, plane = fedgwc_theory.pictured(torch.rand(12, 12), 0.5)
     assert W.shape == (12, 12) and plane.shape == (12, 2)
 
 
 def test_longer_runs_are_cut_where_the_others_end():
     tasks = fedgwc.TABLES["cifar100"]("laptop")
-    curves = {"round": [10, 20, 110, 120, 150], "accuracy": [0.0, 0.3, 0.4, 0.5, 0.9], "clusters": [1, 1, 2, 2, 2]}
+    curves = {
+        "round": [10, 20, 110, 120, 150],
+        "accuracy": [0.0, 0.3, 0.4, 0.5, 0.9],
+        "clusters": [1, 1, 2, 2, 2],
+    }
     records = [{"key": task.key, "metrics": {"curves": curves}} for task in tasks]
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 2})
-    assert np.allclose(fedgwc.in_step(frame, records)["accuracy"], 0.4) and (frame["accuracy"] == 0.9).all()
+    assert (
+        np.allclose(fedgwc.in_step(frame, records)["accuracy"], 0.4)
+        and (frame["accuracy"] == 0.9).all()
+    )
     tasks = fedgwc.TABLES["longer"]("laptop")
-    records = [{"key": task.key, "metrics": {"curves": curves | {"round": [10, 20, 120, 480, 720]}}} for task in tasks]
+    records = [
+        {
+            "key": task.key,
+            "metrics": {"curves": curves | {"round": [10, 20, 120, 480, 720]}},
+        }
+        for task in tasks
+    ]
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks)})
     assert np.allclose(fedgwc.in_step(frame, records, table="longer")["accuracy"], 0.4)
 
 
 def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
     R = len(fedgwc.rules(fedgwc.SCALES["laptop"]))
-    line = {f"first_{r}": 0 if r == 1 else 80 + r for r in range(R)} | {f"clusters_{r}": 2 for r in range(R)}
+    line = {f"first_{r}": 0 if r == 1 else 80 + r for r in range(R)} | {
+        f"clusters_{r}": 2 for r in range(R)
+    }
     line |= {f"ari_{r}": 0.25 for r in range(R)} | {"setting": "(40, 30, 30)"}
-    table = fedgwc.ingredients(pd.DataFrame([line, line | {"first_0": 90}]), {"(40, 30, 30)": "mix"})
-    assert len(table) == R and table.iloc[0].tolist() == ["85", "2.0", "0.25"] and table.iloc[1].tolist() == ["–"] * 3
+    table = fedgwc.ingredients(
+        pd.DataFrame([line, line | {"first_0": 90}]), {"(40, 30, 30)": "mix"}
+    )
+    assert (
+        len(table) == R
+        and table.iloc[0].tolist() == ["85", "2.0", "0.25"]
+        and table.iloc[1].tolist() == ["–"] * 3
+    )

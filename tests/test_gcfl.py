@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from fednb import clustering, models, reference, similarity
 from fednb.federation import Federation
-from fednb.methods import CFLGP, MTCFL, AutoCFL, FedAvg, FedCCFA, FedEM, FedSoft, FixedClusters, LocalOnly
+from fednb.methods import (
+    CFLGP,
+    MTCFL,
+    AutoCFL,
+    FedAvg,
+    FedCCFA,
+    FedEM,
+    FedSoft,
+    FixedClusters,
+    LocalOnly,
+)
 from fednb.methods.fedccfa import lines, madd
 from fednb.methods.fedem import posterior
 from fednb.methods.gcfl import GCFL, locate
@@ -34,16 +44,23 @@ def bodies(seed, least=1, most=9):
 
 def two_groups(seed=0, clients=8, **options):
     """Half of the clients hold classes 0 and 1, the others 2 and 3; sizes differ."""
-    data, rng = blobs(samples=400, classes=4, test=80, seed=seed), np.random.default_rng(seed)
+    data, rng = (
+        blobs(samples=400, classes=4, test=80, seed=seed),
+        np.random.default_rng(seed),
+    )
     truth, train, test = np.arange(clients) % 2, [], []
-    pools = [list(rng.permutation(np.flatnonzero(data.y[:400] // 2 == g))) for g in (0, 1)]
+    pools = [
+        list(rng.permutation(np.flatnonzero(data.y[:400] // 2 == g))) for g in (0, 1)
+    ]
     for k in range(clients):
         size = int(rng.integers(20, 35))
         own = np.array([pools[truth[k]].pop() for _ in range(size)])
         train.append(own[5:])
         test.append(own[:5])
     options = {"local": Local(lr=0.1, epochs=2, batch_size=8), "seed": seed} | options
-    return Federation(data, Partition(train, test, truth), lambda: models.mlp(16, (8,), 4), **options), truth
+    return Federation(
+        data, Partition(train, test, truth), lambda: models.mlp(16, (8,), 4), **options
+    ), truth
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -55,7 +72,9 @@ def test_attraction_agrees_with_its_loop(seed, zeta, scale):
     z, m = bodies(seed)
     for flags in FLAGS:
         fast = similarity.attraction(z, m, zeta, *flags, scale)
-        assert fast.numpy() == pytest.approx(reference.attraction(z, m, zeta, *flags, scale), abs=1e-11, rel=1e-11)
+        assert fast.numpy() == pytest.approx(
+            reference.attraction(z, m, zeta, *flags, scale), abs=1e-11, rel=1e-11
+        )
         assert torch.equal(fast, fast.T) and (fast.diagonal() == 0).all()
 
 
@@ -73,15 +92,21 @@ def test_attraction_on_other_scales(seed, c):
     ):
         torch.testing.assert_close(other, A, rtol=1e-8, atol=1e-12)
     plain = similarity.attraction(z, m, 0.1, normalised=False)
-    torch.testing.assert_close(similarity.attraction(z, c * m, 0.1, normalised=False), c**2 * plain)
+    torch.testing.assert_close(
+        similarity.attraction(z, c * m, 0.1, normalised=False), c**2 * plain
+    )
 
 
 def test_attraction_by_hand():
     z, m = [[0.0], [1.0], [3.0]], [1.0, 2.0, 3.0]
-    A = similarity.attraction(np.array(z), np.array(m), 1.0, shielded=False, normalised=False)
+    A = similarity.attraction(
+        np.array(z), np.array(m), 1.0, shielded=False, normalised=False
+    )
     assert A.tolist() == [[0, 1, 0.75], [1, 0, 2], [0.75, 2, 0]]
     shielded = similarity.attraction(np.array(z), np.array(m), 1.0, normalised=False)
-    assert shielded[0, 2] == pytest.approx(0.75 * np.exp(-((3 / 2) ** 2)))  # distances 1, 2, 3: λ = 2
+    assert shielded[0, 2] == pytest.approx(
+        0.75 * np.exp(-((3 / 2) ** 2))
+    )  # distances 1, 2, 3: λ = 2
 
 
 def test_bodies_at_one_place_and_far_away():
@@ -89,11 +114,17 @@ def test_bodies_at_one_place_and_far_away():
     assert similarity.attraction(place, torch.ones(4), 0.1).tolist() == pytest.approx(
         ((1 - torch.eye(4)) / 3).numpy(), abs=1e-6
     )
-    z = torch.tensor([[0.0], [0.0], [0.0], [0.0], [1.0]])  # λ = 0: the last feels nobody
+    z = torch.tensor(
+        [[0.0], [0.0], [0.0], [0.0], [1.0]]
+    )  # λ = 0: the last feels nobody
     A = similarity.attraction(z, torch.ones(5), 0.1)
     assert A.isfinite().all() and (A[4] == 0).all() and A[0, 1] == pytest.approx(1 / 3)
-    assert similarity.attraction(torch.ones(1, 3), torch.ones(1), 0.1).tolist() == [[0.0]]
-    weightless = similarity.attraction(torch.rand(3, 2), torch.tensor([0.0, 1.0, 1.0]), 0.1)
+    assert similarity.attraction(torch.ones(1, 3), torch.ones(1), 0.1).tolist() == [
+        [0.0]
+    ]
+    weightless = similarity.attraction(
+        torch.rand(3, 2), torch.tensor([0.0, 1.0, 1.0]), 0.1
+    )
     assert weightless.isfinite().all() and (weightless[0] == 0).all()
 
 
@@ -141,11 +172,18 @@ def test_otsu_components_in_simple_cases():
     assert clustering.otsu_components(torch.zeros(1, 1)).tolist() == [0]
     assert clustering.otsu_components(torch.zeros(3, 3)).tolist() == [0, 0, 0]
     even = (1 - torch.eye(4)) / 3
-    assert clustering.otsu_components(even).tolist() == [0] * 4  # no two sorts of pairs: one cluster
+    assert (
+        clustering.otsu_components(even).tolist() == [0] * 4
+    )  # no two sorts of pairs: one cluster
     even[0, 1] = even[1, 0] = 1 / 3 + 1e-8
     assert clustering.otsu_components(even).tolist() == [0] * 4
     chain = torch.tensor([[0.0, 9, 1, 1], [9, 0, 8, 1], [1, 8, 0, 2], [1, 1, 2, 0]])
-    assert clustering.otsu_components(chain).tolist() == [0, 0, 0, 1]  # 0 and 2 meet through 1
+    assert clustering.otsu_components(chain).tolist() == [
+        0,
+        0,
+        0,
+        1,
+    ]  # 0 and 2 meet through 1
     assert clustering.otsu_components(chain, join=True).tolist() == [0, 0, 0, 0]
     with pytest.raises(ValueError, match="bins=1"):
         clustering.otsu_components(chain, bins=1)
@@ -162,8 +200,12 @@ def test_components_join_whoever_is_linked(pairs):
     names = list(range(7))
     for a, b in pairs:
         names = [names[a] if name == names[b] else name for name in names]
-    assert torch.equal(clustering.components(links), clustering.relabel(torch.tensor(names)))
-    assert torch.equal(clustering.components(links.numpy()), clustering.components(links))
+    assert torch.equal(
+        clustering.components(links), clustering.relabel(torch.tensor(names))
+    )
+    assert torch.equal(
+        clustering.components(links.numpy()), clustering.components(links)
+    )
 
 
 @quick
@@ -181,7 +223,9 @@ def test_locations_agree_with_their_loop(seed):
 @given(seeds, st.integers(1, 7))
 def test_madd_agrees_with_its_loop(seed, n):
     x = np.random.default_rng(seed).normal(size=(n, 4))
-    assert madd(torch.from_numpy(x)).numpy() == pytest.approx(reference.madd(x), abs=1e-12)
+    assert madd(torch.from_numpy(x)).numpy() == pytest.approx(
+        reference.madd(x), abs=1e-12
+    )
 
 
 # --- the probe set ---------------------------------------------------------------------------------------------------
@@ -191,8 +235,12 @@ def test_no_client_sample_is_in_the_probe_set():
     fed, _ = two_groups()
     x, y = fed.probe(5)
     held = fed._x[np.concatenate([*fed._parts.train, *fed._parts.test])]
-    assert not (x[:, None] == held[None]).flatten(2).all(2).any()  # blobs are real numbers: no two samples are alike
-    assert (held[:3, None] == held[None]).flatten(2).all(2).any(1).all()  # the comparison would notice
+    assert (
+        not (x[:, None] == held[None]).flatten(2).all(2).any()
+    )  # blobs are real numbers: no two samples are alike
+    assert (
+        (held[:3, None] == held[None]).flatten(2).all(2).any(1).all()
+    )  # the comparison would notice
     assert y.bincount().tolist() == [5] * 4
 
 
@@ -208,7 +256,11 @@ def test_a_server_that_lacks_a_class_says_so():
     data = blobs(samples=40)
     own = np.flatnonzero(data.y == 2)
     rest = np.flatnonzero((data.y != 2) & (np.arange(len(data.y)) < 40))
-    fed = Federation(data, Partition([rest[5:]], [np.r_[rest[:5], own]], None), lambda: models.mlp(16, (8,), 3))
+    fed = Federation(
+        data,
+        Partition([rest[5:]], [np.r_[rest[:5], own]], None),
+        lambda: models.mlp(16, (8,), 3),
+    )
     with pytest.raises(ValueError, match="class 2"):
         GCFL().step(GCFL().init(fed), fed, 0)
 
@@ -233,7 +285,9 @@ class ByParameters(GCFL):
     location: str = "parameters"
 
 
-@pytest.mark.parametrize("cls", [GCFL, AtOnce, Partly, ByParameters], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [GCFL, AtOnce, Partly, ByParameters], ids=lambda cls: cls.__name__
+)
 @pytest.mark.parametrize(
     "rule",
     [
@@ -250,7 +304,9 @@ def test_contract(cls, rule):
     rule(cls)
 
 
-@pytest.mark.parametrize("cls", [GCFL, AtOnce, ByParameters], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls", [GCFL, AtOnce, ByParameters], ids=lambda cls: cls.__name__
+)
 def test_contract_for_identical_clients(cls):
     contract.test_identical_clients_get_the_same_model(cls)
 
@@ -266,9 +322,16 @@ def test_gcfl_that_never_starts_is_fedavg(sampled):
     same(GCFL(delta_init=0.0, latest=None, sampled=sampled), FedAvg(sampled=sampled))
 
 
-@pytest.mark.parametrize("variant", [{}, {"mass": False}, {"shielded": False}, {"location": "parameters"}], ids=str)
+@pytest.mark.parametrize(
+    "variant",
+    [{}, {"mass": False}, {"shielded": False}, {"location": "parameters"}],
+    ids=str,
+)
 def test_gcfl_finds_two_groups_and_then_is_fedavg_in_each(variant):
-    method, (fed, truth) = GCFL(delta_init=1e9, **variant), two_groups(dtype=torch.float64)
+    method, (fed, truth) = (
+        GCFL(delta_init=1e9, **variant),
+        two_groups(dtype=torch.float64),
+    )
     state = go(method, fed, 4)
     assert state.labels.tolist() == truth.tolist()
     before = fed.snapshot()
@@ -285,7 +348,9 @@ def test_cold_start_lasts_until_the_global_model_is_stable():
     state, change = FedAvg().init(plain), []
     for t in range(4):
         new = FedAvg().step(state, plain, t)
-        change.append(float((new.theta - state.theta)[0, :P].norm() / state.theta[0, :P].norm()))
+        change.append(
+            float((new.theta - state.theta)[0, :P].norm() / state.theta[0, :P].norm())
+        )
         state = new
     assert change[0] > change[1] > change[2]
     method, fed = GCFL(delta_init=(change[1] + change[2]) / 2), two_groups()[0]
@@ -297,7 +362,10 @@ def test_cold_start_lasts_until_the_global_model_is_stable():
 
 
 def test_cold_start_ends_at_the_latest():
-    clusters = [len(go(GCFL(delta_init=0.0, latest=2), two_groups()[0], rounds).theta) for rounds in (2, 3)]
+    clusters = [
+        len(go(GCFL(delta_init=0.0, latest=2), two_groups()[0], rounds).theta)
+        for rounds in (2, 3)
+    ]
     assert clusters[0] == 1 and clusters[1] > 1
 
 
@@ -307,7 +375,9 @@ def test_clients_not_sampled_stay_where_they_were_last_seen():
     after = method.step(before, fed, 1)
     absent, seen = ~after.uploads[:, -1], before.seen
     assert int(after.uploads[:, -1].sum()) == 3 and bool((absent & seen).any())
-    assert torch.equal(after.z[absent], before.z[absent]) and torch.equal(after.rho[absent], before.rho[absent])
+    assert torch.equal(after.z[absent], before.z[absent]) and torch.equal(
+        after.rho[absent], before.rho[absent]
+    )
     assert not torch.equal(after.z[~absent], before.z[~absent])
     assert torch.equal(after.seen, before.seen | ~absent)
 
@@ -326,7 +396,10 @@ def test_mass_by_hand():
     fed = federation(sizes=SIZES)
     method = GCFL(alpha=2.0, beta=3.0, gamma=5.0, window=4)
     state = method.init(fed)
-    state = state._replace(rho=torch.linspace(0, 1, 6), uploads=torch.tensor([[0, 0, 1, 1]] * 5 + [[0, 0, 0, 1]]) > 0)
+    state = state._replace(
+        rho=torch.linspace(0, 1, 6),
+        uploads=torch.tensor([[0, 0, 1, 1]] * 5 + [[0, 0, 0, 1]]) > 0,
+    )
     early, late = method.weigh(state, fed.n, 1), method.weigh(state, fed.n, 30)
     for k, n in enumerate(SIZES):
         kappa = 1 if k == 5 else 2
@@ -335,11 +408,15 @@ def test_mass_by_hand():
     assert GCFL(mass=False).weigh(state, fed.n, 1).tolist() == [1.0] * 6
 
 
-@pytest.mark.parametrize(("absent", "first"), [("silent", 100.0), ("count", (10 * 100 + 30 * 1) / 40)])
+@pytest.mark.parametrize(
+    ("absent", "first"), [("silent", 100.0), ("count", (10 * 100 + 30 * 1) / 40)]
+)
 def test_aggregation_by_hand(absent, first):
     """Of clusters {0, 1}, {2, 3} only client 0 was sampled; rows of theta are 1 and 2."""
     method, fed = GCFL(absent=absent), federation(sizes=(10, 30, 20, 60))
-    state = method.init(fed)._replace(theta=torch.tensor([[1.0], [2.0]]), labels=torch.tensor([0, 0, 0, 1]))
+    state = method.init(fed)._replace(
+        theta=torch.tensor([[1.0], [2.0]]), labels=torch.tensor([0, 0, 0, 1])
+    )
     rows, labels = torch.tensor([[100.0]]), torch.tensor([0, 0, 1, 1])
     theta = method.aggregate(state, fed.n, torch.tensor([0]), rows, labels)
     assert theta[:, 0].tolist() == pytest.approx([first, (20 * 1 + 60 * 2) / 80])
@@ -348,12 +425,24 @@ def test_aggregation_by_hand(absent, first):
 def test_singletons_may_join():
     for singletons in ("alone", "join"):
         for seed in range(3):
-            state = go(GCFL(delta_init=1e9, singletons=singletons), federation(sizes=SIZES, seed=seed), 1)
+            state = go(
+                GCFL(delta_init=1e9, singletons=singletons),
+                federation(sizes=SIZES, seed=seed),
+                1,
+            )
             assert singletons == "alone" or state.labels.bincount().min() >= 2
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"location": "here"}, {"singletons": "x"}, {"absent": "x"}, {"alpha": -1}, {"window": 0}], ids=str
+    "wrong",
+    [
+        {"location": "here"},
+        {"singletons": "x"},
+        {"absent": "x"},
+        {"alpha": -1},
+        {"window": 0},
+    ],
+    ids=str,
 )
 def test_gcfl_refuses(wrong):
     with pytest.raises(ValueError, match="GCFL"):
@@ -383,15 +472,23 @@ def test_identity(a, b):
     same(a, b)
 
 
-@pytest.mark.parametrize("method", [CFLGP(2), CFLGP.as_released(clusters=2), AutoCFL(), MTCFL()], ids=str)
+@pytest.mark.parametrize(
+    "method", [CFLGP(2), CFLGP.as_released(clusters=2), AutoCFL(), MTCFL()], ids=str
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_two_groups_are_found(method, seed):
     fed, truth = two_groups(seed)
-    assert torch.equal(clustering.relabel(go(method, fed, 4).labels), torch.from_numpy(truth))
+    assert torch.equal(
+        clustering.relabel(go(method, fed, 4).labels), torch.from_numpy(truth)
+    )
 
 
 def test_fedem_posterior_by_hand():
-    q = posterior(torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([[1.0, 2.0], [3.0, 3.0]]), 0.5)
+    q = posterior(
+        torch.tensor([[0.5, 0.5], [0.9, 0.1]]),
+        torch.tensor([[1.0, 2.0], [3.0, 3.0]]),
+        0.5,
+    )
     assert q[0].tolist() == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
     assert q[1].tolist() == pytest.approx([0.9, 0.1])
 
@@ -433,20 +530,26 @@ def test_fedsoft_clusters_are_means_by_importance():
 
 
 def test_fedsoft_importance_by_hand_and_its_interval():
-    u = FedSoft(clusters=2, temperature=0.5).importance(torch.tensor([[1.0, 2.0], [0.0, 90.0]], dtype=torch.float64))
+    u = FedSoft(clusters=2, temperature=0.5).importance(
+        torch.tensor([[1.0, 2.0], [0.0, 90.0]], dtype=torch.float64)
+    )
     assert u[0].tolist() == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
     assert u[1].tolist() == pytest.approx([1 / 1.0001, 1e-4 / 1.0001])  # the smoother
     fed, method = federation(sizes=SIZES), FedSoft(every=2)
     first = method.step(method.init(fed), fed, 0)
     second = method.step(first, fed, 1)
-    assert torch.equal(second.u, first.u) and not torch.equal(method.step(second, fed, 2).u, second.u)
+    assert torch.equal(second.u, first.u) and not torch.equal(
+        method.step(second, fed, 2).u, second.u
+    )
 
 
 def test_cflgp_keeps_names_and_averages_features():
     method, (fed, _) = CFLGP(2, features=10**9), two_groups()
     state = go(method, fed, 5)
     assert state.G.shape == (8, 2, fed.layout.P)  # no more features than parameters
-    assert torch.equal(state.asked, torch.tensor([[3.0, 2.0]] * 8))  # the models take turns
+    assert torch.equal(
+        state.asked, torch.tensor([[3.0, 2.0]] * 8)
+    )  # the models take turns
     for old in (state.labels, 1 - state.labels):
         assert torch.equal(method.partition(state.G, old, 0), old)
 
@@ -459,7 +562,9 @@ def test_cflgp_stops_clustering():
 
 def test_autocfl_gives_everybody_the_same_steps():
     fed = federation(sizes=(5, 9, 10, 50, 60), local=Local(epochs=2, batch_size=5))
-    assert AutoCFL().work(fed) == {"steps": 4}  # the median client has 10 samples in 2 batches, 2 epochs
+    assert AutoCFL().work(fed) == {
+        "steps": 4
+    }  # the median client has 10 samples in 2 batches, 2 epochs
     assert AutoCFL(adjust=False).work(fed) == {}
     whole = federation(sizes=(5, 9), local=Local(epochs=3, batch_size=None))
     assert AutoCFL().work(whole) == {"steps": 3}
@@ -475,27 +580,45 @@ def test_mtcfl_asks_no_rest():
 
 def test_fedccfa_shares_the_extractor_and_clusters_each_class():
     fed = federation("cnn_bn", sizes=SIZES, dtype=torch.float64)
-    top = torch.zeros(fed.layout.D, dtype=torch.bool).index_fill(0, lines(fed.layout).flatten(), True)
+    top = torch.zeros(fed.layout.D, dtype=torch.bool).index_fill(
+        0, lines(fed.layout).flatten(), True
+    )
     alone, together = (
-        go(FedCCFA(eps=eps), federation("cnn_bn", sizes=SIZES, dtype=torch.float64)) for eps in (-1.0, 2.0)
+        go(FedCCFA(eps=eps), federation("cnn_bn", sizes=SIZES, dtype=torch.float64))
+        for eps in (-1.0, 2.0)
     )
     for state in (alone, together):
-        torch.testing.assert_close(state.theta[:, ~top], state.theta[:1, ~top].expand(6, -1))
-    assert len(alone.theta[:, top].unique(dim=0)) == 6 and (alone.groups == torch.arange(6)[:, None]).all()
-    torch.testing.assert_close(together.theta[:, top], together.theta[:1, top].expand(6, -1))
+        torch.testing.assert_close(
+            state.theta[:, ~top], state.theta[:1, ~top].expand(6, -1)
+        )
+    assert (
+        len(alone.theta[:, top].unique(dim=0)) == 6
+        and (alone.groups == torch.arange(6)[:, None]).all()
+    )
+    torch.testing.assert_close(
+        together.theta[:, top], together.theta[:1, top].expand(6, -1)
+    )
     assert (together.groups == 0).all()
 
 
 def test_fedccfa_trains_one_part_at_a_time():
-    fed = federation("cnn_bn", sizes=SIZES, local=Local(lr=0.05, batch_size=5, weight_decay=0.1))
+    fed = federation(
+        "cnn_bn", sizes=SIZES, local=Local(lr=0.05, batch_size=5, weight_decay=0.1)
+    )
     rows, S = fed.start().repeat(6, 1), torch.arange(6)
-    top = torch.zeros(fed.layout.D, dtype=torch.bool).index_fill(0, lines(fed.layout).flatten(), True)
+    top = torch.zeros(fed.layout.D, dtype=torch.bool).index_fill(
+        0, lines(fed.layout).flatten(), True
+    )
     after = FedCCFA().train_part(fed, rows, S, top, 0)
-    assert torch.equal(after[:, ~top], rows[:, ~top]) and not torch.equal(after[:, top], rows[:, top])
+    assert torch.equal(after[:, ~top], rows[:, ~top]) and not torch.equal(
+        after[:, top], rows[:, top]
+    )
 
 
 def test_classifier_lines():
-    fed = federation()  # mlp 16 - 8 - 3: the last layer has 3 lines of 8 weights and a bias
+    fed = (
+        federation()
+    )  # mlp 16 - 8 - 3: the last layer has 3 lines of 8 weights and a bias
     row = torch.arange(fed.layout.D)
     tensors = fed.layout.tensors(row)
     weight, bias = list(tensors.values())[-2:]
@@ -520,15 +643,22 @@ def test_baselines_refuse(make):
 def test_followed_clusters_are_the_same_clusters_with_steadier_names(seed):
     labels = np.random.default_rng(seed).integers(0, 4, (6, 9))
     found = clustering.steady_names(labels)
-    assert np.array_equal(found[:, :, None] == found[:, None], labels[:, :, None] == labels[:, None])  # names only
+    assert np.array_equal(
+        found[:, :, None] == found[:, None], labels[:, :, None] == labels[:, None]
+    )  # names only
     assert np.array_equal(found[0], labels[0])
     stay = [(rows[1:] == rows[:-1]).sum() for rows in (found, labels)]
     assert stay[0] >= stay[1]
 
 
 def test_a_new_cluster_gets_a_new_name():
-    assert clustering.steady_names([[0, 0, 1], [1, 1, 0], [2, 2, 0]]).tolist() == [[0, 0, 1]] * 3
-    assert clustering.steady_names([[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]).tolist() == [
+    assert (
+        clustering.steady_names([[0, 0, 1], [1, 1, 0], [2, 2, 0]]).tolist()
+        == [[0, 0, 1]] * 3
+    )
+    assert clustering.steady_names(
+        [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]
+    ).tolist() == [
         [0, 0, 0, 0],
         [1, 0, 0, 0],
         [1, 2, 0, 0],

@@ -28,17 +28,25 @@ quick = settings(max_examples=30, deadline=None)
 @pytest.mark.parametrize("table", gcfl.TABLES)
 def test_tasks_are_well_formed(profile, table):
     tasks = gcfl.TABLES[table](profile)
-    if (profile, table) == ("smoke", "table2_mnist") or (profile == "paper" and table.startswith("local_")):
+    if (profile, table) == ("smoke", "table2_mnist") or (
+        profile == "paper" and table.startswith("local_")
+    ):
         assert not tasks  # smoke has one data set, in the other half; at paper scale clients train by epochs
         return
     cells = {(task.dataset, task.seed, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks) and {task.profile for task in tasks} == {profile}
-    assert len({task.seed for task in tasks}) >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+    assert (
+        len({task.seed for task in tasks})
+        >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+    )
     assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)
 
 
 def test_more_local_work_changes_work_and_rounds_only():
-    table2 = {(t.dataset, t.seed, *t.tags.values()): t for t in gcfl.TABLES["table2_mnist"]("laptop")}
+    table2 = {
+        (t.dataset, t.seed, *t.tags.values()): t
+        for t in gcfl.TABLES["table2_mnist"]("laptop")
+    }
     for task in gcfl.TABLES["local_work"]("laptop"):
         assert (task.local.lr, task.local.steps, task.rounds) == (0.05, 25, 12)
         if task.tags["row"] == "GCFL":
@@ -49,32 +57,56 @@ def test_more_local_work_changes_work_and_rounds_only():
 
 
 def test_parts_are_rows_of_local_work_with_more_seeds():
-    some, more = ({t.key for t in gcfl.TABLES[name]("laptop")} for name in ("local_work", "local_parts"))
+    some, more = (
+        {t.key for t in gcfl.TABLES[name]("laptop")}
+        for name in ("local_work", "local_parts")
+    )
     assert len(more) == 5 * 4 * 6 and len(some & more) == 5 * 4 * 3
 
 
 def test_the_control_of_local_work_trains_as_much_in_more_rounds():
-    work, often = (gcfl.TABLES[name]("laptop")[0] for name in ("local_work", "local_rounds"))
+    work, often = (
+        gcfl.TABLES[name]("laptop")[0] for name in ("local_work", "local_rounds")
+    )
     assert often.local == replace(work.local, steps=5) and often.rounds == 60
     assert often.local.steps * often.rounds == work.local.steps * work.rounds
-    assert {t.method.latest for t in gcfl.TABLES["local_rounds"]("laptop") if t.tags["row"] == "GCFL"} == {15}
+    assert {
+        t.method.latest
+        for t in gcfl.TABLES["local_rounds"]("laptop")
+        if t.tags["row"] == "GCFL"
+    } == {15}
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
-    for task in {describe(t.partition): t for make in gcfl.TABLES.values() for t in make("paper")}.values():
+    for task in {
+        describe(t.partition): t for make in gcfl.TABLES.values() for t in make("paper")
+    }.values():
         sizes = {"cifar10": 50_000, "mnist": 60_000}
         part = task.partition(np.arange(sizes[task.dataset]) % 10, seed=0)
         clients = {"small": 50, "medium": 200, "large": 500}[task.tags["scale"]]
-        assert len(part.train) == clients and min(map(len, part.test)) > 0, describe(task.partition)
+        assert len(part.train) == clients and min(map(len, part.test)) > 0, describe(
+            task.partition
+        )
 
 
 def test_the_paper_profile_is_the_papers():
     for task in gcfl.TABLES["table3_large"]("paper"):
         local = task.local
-        assert task.rounds == 100 and "clients=500" in describe(task.partition) and task.method.sampled == 0.1
-        assert (local.lr, local.epochs, local.lr_decay, local.decay_every) == (0.01, 5, 0.5, 20)
+        assert (
+            task.rounds == 100
+            and "clients=500" in describe(task.partition)
+            and task.method.sampled == 0.1
+        )
+        assert (local.lr, local.epochs, local.lr_decay, local.decay_every) == (
+            0.01,
+            5,
+            0.5,
+            20,
+        )
     convolutions = {
-        name: [m.out_channels for m in make().modules() if isinstance(m, torch.nn.Conv2d)]
+        name: [
+            m.out_channels for m in make().modules() if isinstance(m, torch.nn.Conv2d)
+        ]
         for name, make in gcfl.SCALES["paper"].models.items()
     }
     assert convolutions == {"cifar10": [64, 128], "mnist": [32, 64]}
@@ -82,9 +114,15 @@ def test_the_paper_profile_is_the_papers():
 
 def test_the_settings_are_what_their_names_say():
     y = np.arange(50_000) % 10
-    deals = {s: gcfl.law(gcfl.SCALES["laptop"], 20, s)(y, seed=0) for s in gcfl.SETTINGS}
+    deals = {
+        s: gcfl.law(gcfl.SCALES["laptop"], 20, s)(y, seed=0) for s in gcfl.SETTINGS
+    }
     counts = {s: partition.class_counts(p.train, y, 10) for s, p in deals.items()}
-    assert (counts["IID"] > 0).all() and deals["IID"].truth is None or len(set(deals["IID"].truth)) == 1
+    assert (
+        (counts["IID"] > 0).all()
+        and deals["IID"].truth is None
+        or len(set(deals["IID"].truth)) == 1
+    )
     assert ((counts["Non-IID-ES"] > 0).sum(1) == 4).all()
     spread = {s: np.ptp([len(own) for own in p.train]) for s, p in deals.items()}
     assert spread["Non-IID"] > 20 > spread["Non-IID-ES"]
@@ -92,7 +130,9 @@ def test_the_settings_are_what_their_names_say():
     assert all(np.array_equal(deals[s].truth, truth) for s in gcfl.SETTINGS[1:])
 
 
-@pytest.mark.parametrize("setting", [*gcfl.SETTINGS, "2 classes a group", "4 classes a client"])
+@pytest.mark.parametrize(
+    "setting", [*gcfl.SETTINGS, "2 classes a group", "4 classes a client"]
+)
 def test_the_probe_set_meets_no_client(setting):
     """The server's samples are the official test rows; clients share the training rows among them."""
     task = gcfl.task("smoke", "small", "digits", setting, 0, GCFL(), "GCFL")
@@ -106,11 +146,15 @@ def test_the_probe_set_meets_no_client(setting):
 
 
 def test_a_smoke_table_gives_records(tmp_path):
-    tasks = [t for t in gcfl.TABLES["table5"]("smoke") if t.tags["setting"] == "Non-IID"]
+    tasks = [
+        t for t in gcfl.TABLES["table5"]("smoke") if t.tags["setting"] == "Non-IID"
+    ]
     sweep(tasks, tmp_path / "table5.json", n_jobs=1, progress=False)
     frame = tables.frame(tasks, tmp_path / "table5.json", last=2)
     assert frame["row"].tolist() == [*gcfl.ablations(gcfl.SCALES["smoke"])]
-    assert frame["accuracy"].between(0, 1).all() and frame["clusters"].between(1, 10).all()
+    assert (
+        frame["accuracy"].between(0, 1).all() and frame["clusters"].between(1, 10).all()
+    )
 
 
 def test_ablations_and_completions_change_what_they_name():
@@ -125,31 +169,69 @@ def test_ablations_and_completions_change_what_they_name():
 
 def test_printed_numbers_are_read_with_their_cells():
     frames = {number: gcfl.printed(number) for number in "2345"}
-    assert {n: len(f) for n, f in frames.items()} == {"2": 72, "3": 144, "4": 20, "5": 24}
-    two, three, four, five = (f.set_index(["scale", "dataset", "setting", "row"]) for f in frames.values())
+    assert {n: len(f) for n, f in frames.items()} == {
+        "2": 72,
+        "3": 144,
+        "4": 20,
+        "5": 24,
+    }
+    two, three, four, five = (
+        f.set_index(["scale", "dataset", "setting", "row"]) for f in frames.values()
+    )
     assert two.loc["small", "cifar10", "Non-IID", "GCFL"].tolist() == [0.7154, 0.0155]
     assert two.loc["small", "mnist", "IID", "FedCCFA"].tolist() == [0.9878, 0.0016]
-    assert three.loc["medium", "cifar10", "Non-IID", "FedCCFA"].tolist() == [0.6693, 0.0224]
-    assert three.loc["large", "mnist", "Non-IID-ES", "FL+HC"].tolist() == [0.9492, 0.0071]
-    assert four.loc["small", "cifar10", "Non-IID-ES", "FedSoft"].tolist() == [63, 0.3112]
-    assert five.loc["small", "mnist", "Non-IID", "w/o shielding"].tolist() == [0.9421, 0.0062, 2.0]
+    assert three.loc["medium", "cifar10", "Non-IID", "FedCCFA"].tolist() == [
+        0.6693,
+        0.0224,
+    ]
+    assert three.loc["large", "mnist", "Non-IID-ES", "FL+HC"].tolist() == [
+        0.9492,
+        0.0071,
+    ]
+    assert four.loc["small", "cifar10", "Non-IID-ES", "FedSoft"].tolist() == [
+        63,
+        0.3112,
+    ]
+    assert five.loc["small", "mnist", "Non-IID", "w/o shielding"].tolist() == [
+        0.9421,
+        0.0062,
+        2.0,
+    ]
 
 
 def test_sentences_of_the_paper_agree_with_its_tables():
     """Differences that the text names: a slip of ours in the table of numbers would break them."""
-    acc = {n: gcfl.printed(n).set_index(["scale", "dataset", "setting", "row"])["accuracy"].to_dict() for n in "235"}
+    acc = {
+        n: gcfl.printed(n)
+        .set_index(["scale", "dataset", "setting", "row"])["accuracy"]
+        .to_dict()
+        for n in "235"
+    }
     here = ("small", "cifar10", "Non-IID")
-    assert acc["2"][(*here, "GCFL")] - acc["2"][(*here, "FL+HC")] == pytest.approx(0.0118)
-    assert acc["2"][(*here, "GCFL")] - acc["2"][(*here, "FedCCFA")] == pytest.approx(0.0266)
+    assert acc["2"][(*here, "GCFL")] - acc["2"][(*here, "FL+HC")] == pytest.approx(
+        0.0118
+    )
+    assert acc["2"][(*here, "GCFL")] - acc["2"][(*here, "FedCCFA")] == pytest.approx(
+        0.0266
+    )
     for row, drop in (("FedAvg", 0.1202), ("GCFL", 0.0672)):
-        assert acc["2"][(*here, row)] - acc["3"]["large", "cifar10", "Non-IID", row] == pytest.approx(drop)
+        assert acc["2"][(*here, row)] - acc["3"][
+            "large", "cifar10", "Non-IID", row
+        ] == pytest.approx(drop)
     for setting, drop in (("Non-IID-ES", 0.1049), ("Non-IID", 0.0973)):
-        full, without = (acc["5"]["small", "cifar10", setting, row] for row in ("GCFL", "w/o shielding"))
+        full, without = (
+            acc["5"]["small", "cifar10", setting, row]
+            for row in ("GCFL", "w/o shielding")
+        )
         assert full - without == pytest.approx(drop)
 
 
 def test_printed_rows_are_among_the_tasks():
-    ours = {task.tags["row"] for name in ("table2_cifar10", "table5") for task in gcfl.TABLES[name]("laptop")}
+    ours = {
+        task.tags["row"]
+        for name in ("table2_cifar10", "table5")
+        for task in gcfl.TABLES[name]("laptop")
+    }
     assert {row for number in "2345" for row in gcfl.printed(number)["row"]} <= ours
 
 
@@ -161,7 +243,9 @@ def test_printed_rows_are_among_the_tasks():
 def test_pairs_above_the_threshold_are_those_that_are_linked(seed, bins):
     rng = np.random.default_rng(seed)
     A = attraction(rng.normal(size=(8, 2)), rng.uniform(0.5, 2, 8), 0.01)
-    links = otsu_threshold(A, bins) * (1 - 1e-9) <= A  # a value at an edge, after a change of units
+    links = (
+        otsu_threshold(A, bins) * (1 - 1e-9) <= A
+    )  # a value at an edge, after a change of units
     assert torch.equal(components(links), otsu_components(A, bins))
     with pytest.raises(ValueError, match="all alike"):
         otsu_threshold(torch.ones(3, 3))
@@ -170,9 +254,16 @@ def test_pairs_above_the_threshold_are_those_that_are_linked(seed, bins):
 def test_the_explorers_population_is_the_same_for_everybody():
     (clouds, masses), again = gcfl_theory.population(), gcfl_theory.population()
     assert [*clouds] == ["three equal groups", "groups of 3, 6, 12", "one cloud"]
-    assert all(z.shape == (21, 2) and np.array_equal(z, again[0][name]) for name, z in clouds.items())
-    assert all(m.shape == (21,) and (m > 0).all() for m in masses.values()) and set(masses["none"]) == {1.0}
-    assert np.allclose(masses["1 : 1 : 1"], masses["1 : 0 : 0"] + 1 + masses["0 : 0 : 1"])  # all attend
+    assert all(
+        z.shape == (21, 2) and np.array_equal(z, again[0][name])
+        for name, z in clouds.items()
+    )
+    assert all(m.shape == (21,) and (m > 0).all() for m in masses.values()) and set(
+        masses["none"]
+    ) == {1.0}
+    assert np.allclose(
+        masses["1 : 1 : 1"], masses["1 : 0 : 0"] + 1 + masses["0 : 0 : 1"]
+    )  # all attend
 
 
 @pytest.mark.parametrize("small", range(2, 7))
@@ -180,7 +271,9 @@ def test_the_larger_group_is_torn_by_the_three_times_rule(small):
     for large in range(small, 4 * small + 2):
         if large - 1 == 3 * (small - 1):  # a tie: rounding decides
             continue
-        assert gcfl_theory.perfect((small, large)) == (1 + large if gcfl_theory.torn(small, large) else 2), large
+        assert gcfl_theory.perfect((small, large)) == (
+            1 + large if gcfl_theory.torn(small, large) else 2
+        ), large
         assert gcfl_theory.perfect((small, large), normalised=False) == 2
     with pytest.raises(ValueError, match="two groups"):
         gcfl_theory.torn(3, 2)
@@ -188,15 +281,28 @@ def test_the_larger_group_is_torn_by_the_three_times_rule(small):
 
 def test_equation_3_is_small_before_anything_is_learned():
     """The change of a round grows with the learning rate, and GCFL starts when it is small for whatever reason."""
-    slow, fast = (gcfl_theory.changes(federation(local=Local(lr=lr, batch_size=5)), 3)[0] for lr in (1e-4, 0.1))
+    slow, fast = (
+        gcfl_theory.changes(federation(local=Local(lr=lr, batch_size=5)), 3)[0]
+        for lr in (1e-4, 0.1)
+    )
     assert max(slow) < 0.01 < min(fast)
     for lr, started in ((1e-4, True), (0.1, False)):
-        fed, method = federation(local=Local(lr=lr, batch_size=5)), GCFL(delta_init=0.01, probe=2)
+        fed, method = (
+            federation(local=Local(lr=lr, batch_size=5)),
+            GCFL(delta_init=0.01, probe=2),
+        )
         assert bool(method.step(method.init(fed), fed, 0).started) == started
 
 
 def test_letters_go_by_size():
-    assert gcfl_theory.letters(np.array([1, 0, 0, 2, 2, 2])) == ["alone", "B", "B", "A", "A", "A"]
+    assert gcfl_theory.letters(np.array([1, 0, 0, 2, 2, 2])) == [
+        "alone",
+        "B",
+        "B",
+        "A",
+        "A",
+        "A",
+    ]
 
 
 def test_only_falls_count_as_oscillation():
@@ -210,9 +316,15 @@ def test_flicker_counts_clients_not_names():
 
 
 def test_halves_of_a_history():
-    past = {"accuracy": [0.1, 0.2, 0.4, 0.6], "clusters": [1, 1, 2, 3], "labels": [[0, 0], [0, 0], [0, 1], [0, 1]]}
+    past = {
+        "accuracy": [0.1, 0.2, 0.4, 0.6],
+        "clusters": [1, 1, 2, 3],
+        "labels": [[0, 0], [0, 0], [0, 1], [0, 1]],
+    }
     found = gcfl_theory.halves(pd.DataFrame(past))
-    assert found == pytest.approx({"last round": 0.6, "2nd half": 0.5, "clusters": 2.5, "flicker": 0.5})
+    assert found == pytest.approx(
+        {"last round": 0.6, "2nd half": 0.5, "clusters": 2.5, "flicker": 0.5}
+    )
 
 
 @quick
@@ -223,11 +335,16 @@ def test_clusters_keep_under_these_changes_of_scale(seed, c):
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     for options in ({}, {"shielded": False}, {"normalised": False}):
         A = attraction(z, m, 0.01, **options)
-        same = [attraction(z, c * m, 0.01, **options), attraction(c * z, m, c * 0.01, **options)]
+        same = [
+            attraction(z, c * m, 0.01, **options),
+            attraction(c * z, m, c * 0.01, **options),
+        ]
         same.append(attraction(z @ turn + c, m, 0.01, **options))
         for B in same:
             ratio = (B / A)[~torch.eye(9, dtype=torch.bool)]
-            assert ratio.max() / ratio.min() == pytest.approx(1)  # a common factor, which Otsu does not see
+            assert ratio.max() / ratio.min() == pytest.approx(
+                1
+            )  # a common factor, which Otsu does not see
 
 
 @quick
@@ -235,27 +352,47 @@ def test_clusters_keep_under_these_changes_of_scale(seed, c):
 def test_forces_obey_newtons_third_law(seed):
     rng = np.random.default_rng(seed)
     z, m = torch.tensor(rng.normal(size=(6, 2))), torch.tensor(rng.uniform(0.5, 2, 6))
-    assert (m[:, None] * gcfl_theory.pull(z, m, 0.1)).sum(0).tolist() == pytest.approx([0, 0], abs=1e-12)
+    assert (m[:, None] * gcfl_theory.pull(z, m, 0.1)).sum(0).tolist() == pytest.approx(
+        [0, 0], abs=1e-12
+    )
     two = gcfl_theory.pull(z[:2], m[:2], 0.1)
-    assert float(two[0] @ (z[1] - z[0])) > 0 and float(two[1] @ (z[0] - z[1])) > 0  # they attract
+    assert (
+        float(two[0] @ (z[1] - z[0])) > 0 and float(two[1] @ (z[0] - z[1])) > 0
+    )  # they attract
 
 
 def test_bodies_fall_together_within_groups_and_stay_where_nothing_pulls():
     rng = np.random.default_rng(0)
     home = np.repeat([[0.0, 0.0], [1.0, 0.0], [0.5, 0.9]], 6, axis=0)
-    seen, m = torch.tensor(home + 0.1 * rng.normal(size=home.shape)), torch.ones(18, dtype=torch.float64)
+    seen, m = (
+        torch.tensor(home + 0.1 * rng.normal(size=home.shape)),
+        torch.ones(18, dtype=torch.float64),
+    )
     path = gcfl_theory.drift(seen.expand(20, -1, -1), m, spring=0.0, steps=10)
-    inside = [torch.stack([torch.pdist(p[i : i + 6]).max() for i in (0, 6, 12)]).max() for p in (seen, path[5])]
+    inside = [
+        torch.stack([torch.pdist(p[i : i + 6]).max() for i in (0, 6, 12)]).max()
+        for p in (seen, path[5])
+    ]
     assert inside[1] < 0.1 * inside[0] and torch.pdist(path[5][::6]).min() > 0.4
-    assert torch.pdist(path[-1][::6]).min() < 0.01  # shielded or not, groups fall into each other in the end
+    assert (
+        torch.pdist(path[-1][::6]).min() < 0.01
+    )  # shielded or not, groups fall into each other in the end
     still = gcfl_theory.drift(seen.expand(5, -1, -1), m, gravity=0.0)
     torch.testing.assert_close(still, seen.expand(5, -1, -1))
 
 
 def test_without_gravity_moving_is_smoothing():
-    seen = torch.tensor([[[0.0]], [[1.0]]], dtype=torch.float64).repeat_interleave(20, 0)  # one body that jumps
-    path = gcfl_theory.drift(seen, torch.ones(1, dtype=torch.float64), gravity=0.0, friction=2.0)[:, 0, 0]
-    assert path[:20].tolist() == [0.0] * 20 and 0 < path[20] < 0.9 and path[-1] == pytest.approx(1, abs=1e-3)
+    seen = torch.tensor([[[0.0]], [[1.0]]], dtype=torch.float64).repeat_interleave(
+        20, 0
+    )  # one body that jumps
+    path = gcfl_theory.drift(
+        seen, torch.ones(1, dtype=torch.float64), gravity=0.0, friction=2.0
+    )[:, 0, 0]
+    assert (
+        path[:20].tolist() == [0.0] * 20
+        and 0 < path[20] < 0.9
+        and path[-1] == pytest.approx(1, abs=1e-3)
+    )
 
 
 def test_networks_of_the_profiles_fit_their_data():

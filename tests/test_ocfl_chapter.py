@@ -29,7 +29,10 @@ ARCHIVE = Path(__file__).parents[1] / "book" / "results" / "ocfl" / "archive.jso
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """One smoke task of all methods, run: the tasks, and where their records are."""
-    tasks, path = ocfl.TABLES["mnist"]("smoke"), tmp_path_factory.mktemp("ocfl") / "mnist.json"
+    tasks, path = (
+        ocfl.TABLES["mnist"]("smoke"),
+        tmp_path_factory.mktemp("ocfl") / "mnist.json",
+    )
     for task in tasks:
         store.append(path, task.record())
     return tasks, path
@@ -44,9 +47,13 @@ def test_a_split_has_the_authors_groups(how, clients):
     y = np.repeat(np.arange(10), 100)
     part = ocfl.split(y, clients, *how, samples=60, seed=3)
     assert tuple(np.bincount(part.truth)) == ocfl.SIZES[clients, how[1]]
-    assert {(len(a), len(b)) for a, b in zip(part.train, part.test, strict=True)} == {(42, 18)}
+    assert {(len(a), len(b)) for a, b in zip(part.train, part.test, strict=True)} == {
+        (42, 18)
+    }
     for own, c in zip(part.train, part.truth, strict=True):
-        assert set(y[own]) <= set(ocfl.CLASSES[10, how[0]][c]) and len(set(own)) == len(own)
+        assert set(y[own]) <= set(ocfl.CLASSES[10, how[0]][c]) and len(set(own)) == len(
+            own
+        )
     assert not set(np.concatenate(part.train)) & set(np.concatenate(part.test))
 
 
@@ -63,7 +70,9 @@ def test_the_authors_law_leaks_and_drops_doubles():
     part = ocfl.split(y, 15, "overlapping", "balanced", seed=0, leaky=True)
     assert set(np.concatenate(part.train)) & set(np.concatenate(part.test))
     sizes = [len(a) + len(b) for a, b in zip(part.train, part.test, strict=True)]
-    assert min(sizes) < len(y) // 15 and all(not set(a) & set(b) for a, b in zip(part.train, part.test, strict=True))
+    assert min(sizes) < len(y) // 15 and all(
+        not set(a) & set(b) for a, b in zip(part.train, part.test, strict=True)
+    )
 
 
 def test_the_class_sets_are_those_of_the_archive():
@@ -71,10 +80,25 @@ def test_the_class_sets_are_those_of_the_archive():
         frame = ocfl_archive.read("split_blueprints")
     except FileNotFoundError:
         pytest.skip("needs the authors' archive")
-    frame = frame[(frame["partition"] == "train_set") & (frame["balance"] == "balanced")]
-    classes = {"MNIST": 10, "FMNIST": 10, "CIFAR10": 10, "PATHMNIST": 9, "BLOODMNIST": 8}
-    for (dataset, overlap, clients), own in frame.groupby(["dataset", "overlap", "clients"]):
-        counts = own.sort_values("client", key=lambda k: k.astype(int)).filter(like="class_").fillna(0).to_numpy()
+    frame = frame[
+        (frame["partition"] == "train_set") & (frame["balance"] == "balanced")
+    ]
+    classes = {
+        "MNIST": 10,
+        "FMNIST": 10,
+        "CIFAR10": 10,
+        "PATHMNIST": 9,
+        "BLOODMNIST": 8,
+    }
+    for (dataset, overlap, clients), own in frame.groupby(
+        ["dataset", "overlap", "clients"]
+    ):
+        counts = (
+            own.sort_values("client", key=lambda k: k.astype(int))
+            .filter(like="class_")
+            .fillna(0)
+            .to_numpy()
+        )
         true = np.repeat(range(3), ocfl.SIZES[clients, "balanced"])
         held = [tuple(np.flatnonzero(row)) for row in counts]
         assert held == [ocfl.CLASSES[classes[dataset], overlap][c] for c in true]
@@ -94,13 +118,19 @@ def test_every_run_has_its_own_key(profile):
         for t in ocfl.TABLES[name](profile)
     )
     if profile != "smoke":
-        assert len(cells) == 40 and set(cells.values()) == {len(ocfl.SCALES[profile].seeds)}
+        assert len(cells) == 40 and set(cells.values()) == {
+            len(ocfl.SCALES[profile].seeds)
+        }
 
 
 @pytest.mark.parametrize("name", ocfl.SCALES["paper"].setups)
 def test_the_papers_partitions_can_be_dealt(name):
     """With the official numbers of training images, which need no data."""
-    counts = {"pathmnist": (9, 89_996), "bloodmnist": (8, 11_959), "cifar10": (10, 50_000)}
+    counts = {
+        "pathmnist": (9, 89_996),
+        "bloodmnist": (8, 11_959),
+        "cifar10": (10, 50_000),
+    }
     classes, n = counts.get(name, (10, 60_000))
     y = np.arange(n) % classes
     for task in ocfl.TABLES[name]("paper")[:4]:
@@ -111,7 +141,9 @@ def test_the_papers_networks_take_their_images():
     assert sum(p.numel() for p in models.tiny_vgg().parameters()) > 25e6
     net = models.resnet34(9)
     assert net(torch.zeros(2, 3, 28, 28)).shape == (2, 9)
-    assert sum(isinstance(m, torch.nn.BatchNorm2d) for m in net.modules()) == 36  # as many counters
+    assert (
+        sum(isinstance(m, torch.nn.BatchNorm2d) for m in net.modules()) == 36
+    )  # as many counters
 
 
 # --- arms ------------------------------------------------------------------------------------------------------------
@@ -120,20 +152,32 @@ def test_the_papers_networks_take_their_images():
 def test_arms_end_where_they_would_have_ended_alone(done):
     task = replace(done[0][0], model=partial(models.linear, 64))
     fed = task.federation()
-    together = run(task.method, fed, 3, measure=lambda fed, state: {}, progress=False).state
-    for (name, method), state, memory in zip(task.method.arms, together.arms, together.memory, strict=True):
+    together = run(
+        task.method, fed, 3, measure=lambda fed, state: {}, progress=False
+    ).state
+    for (name, method), state, memory in zip(
+        task.method.arms, together.arms, together.memory, strict=True
+    ):
         alone = task.federation()
         end = run(method, alone, 3, measure=lambda fed, state: {}, progress=False).state
         assert all(torch.equal(a, b) for a, b in zip(end, state, strict=True)), name
-        assert all((memory[key] == value).all() for key, value in alone.snapshot().items()), name
+        assert all(
+            (memory[key] == value).all() for key, value in alone.snapshot().items()
+        ), name
 
 
 def test_what_arms_have_in_common_is_trained_once(monkeypatch):
     digits = data.load("digits")
     part = ocfl.split(digits.y[: digits.n_train], 15, *ocfl.SPLITS[0], samples=40)
-    fed = Federation(digits, part, partial(models.linear, 64), local=Local(0.1, steps=1))
+    fed = Federation(
+        digits, part, partial(models.linear, 64), local=Local(0.1, steps=1)
+    )
     trained, train = [], fed.train
-    monkeypatch.setattr(fed, "train", lambda theta, S, **k: trained.append(len(S)) or train(theta, S, **k))
+    monkeypatch.setattr(
+        fed,
+        "train",
+        lambda theta, S, **k: trained.append(len(S)) or train(theta, S, **k),
+    )
     twins = ocfl_arms.Arms((("a", FedAvg()), ("b", OCFL(at=0)), ("c", LocalOnly())))
     run(twins, fed, 2, measure=lambda fed, state: {}, progress=False)
     assert sum(trained) == 15 + 30  # all alike in round 1; then one model, and one each
@@ -144,7 +188,9 @@ def test_the_first_arm_is_looked_at_in_every_round(done):
     looks = ocfl.every_round([task], path)
     assert len(looks) == task.rounds * len(ocfl_arms.CLUSTERERS)
     record = store.read(path)[0]
-    assert looks["fires"].iloc[0] == ocfl.fires(record["metrics"]["curves"]["temperature"])
+    assert looks["fires"].iloc[0] == ocfl.fires(
+        record["metrics"]["curves"]["temperature"]
+    )
     final = record["metrics"]["final"]
     hits = ocfl.at_trigger(looks).set_index("row")
     for name in ("OCFL-AFF", "OCFL-MS", "OCFL-HDB"):  # k-means has another seed
@@ -156,11 +202,18 @@ def test_arms_are_read_one_line_each(done):
     (task,), path = done
     frame = ocfl.side_by_side([task], path).set_index("row")
     assert list(frame.index) == [name for name, _ in task.method.arms]
-    assert frame.loc["Oracle clusters", "ari"] == 1 and frame.loc["LocalOnly", "clusters"] == 15
+    assert (
+        frame.loc["Oracle clusters", "ari"] == 1
+        and frame.loc["LocalOnly", "clusters"] == 15
+    )
     assert frame.loc["LocalOnly", "gf1"] == frame.loc["LocalOnly", "gf1_before"]
     assert frame.loc["FedAvg", "gf1"] != frame.loc["FedAvg", "gf1_before"]
     assert (frame["pf1_union"] <= frame["pf1"] + 1e-9).all()
-    assert frame[["insertion", "deletion", "insertion_server", "deletion_server"]].notna().all(axis=None)
+    assert (
+        frame[["insertion", "deletion", "insertion_server", "deletion_server"]]
+        .notna()
+        .all(axis=None)
+    )
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------
@@ -174,7 +227,13 @@ def test_the_round_of_the_trigger_agrees_with_its_loop(T, window):
 
 
 def test_who_never_fires_stays_together():
-    looks = pd.DataFrame({"round": [1, 2, 1, 2], "fires": [2, 2, np.nan, np.nan], "ari": [0.1, 0.2, 0.3, 0.4]})
+    looks = pd.DataFrame(
+        {
+            "round": [1, 2, 1, 2],
+            "fires": [2, 2, np.nan, np.nan],
+            "ari": [0.1, 0.2, 0.3, 0.4],
+        }
+    )
     assert ocfl.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
 
 
@@ -182,10 +241,20 @@ def test_figures_are_drawn(done):
     (task,), path = done
     looks, arms = ocfl.every_round([task], path), ocfl.side_by_side([task], path)
     rows = ["FedAvg", "OCFL-HDB"]
-    hot = pd.DataFrame({"dataset": ["digits"] * 2, "clients": 15, "round": [1, 2], "temperature": [0.4, 0.3]})
+    hot = pd.DataFrame(
+        {
+            "dataset": ["digits"] * 2,
+            "clients": 15,
+            "round": [1, 2],
+            "temperature": [0.4, 0.3],
+        }
+    )
     assert len(ocfl_plots.temperatures(looks, hot).axes) == 2
     assert len(ocfl_plots.splits_in_any_round(looks, ["OCFL-KM"]).axes) == 2
-    assert len(ocfl_plots.segments(arms, rows).axes) == 1 and len(ocfl_plots.boxes(arms, rows).axes) == 4
+    assert (
+        len(ocfl_plots.segments(arms, rows).axes) == 1
+        and len(ocfl_plots.boxes(arms, rows).axes) == 4
+    )
 
 
 # --- the archive's summary -------------------------------------------------------------------------------------------
@@ -204,14 +273,18 @@ def test_the_kept_summary_explains_every_printed_cell(monkeypatch):
     printed = ocfl_archive.printed()
     for column in ("rand", "ami", "com", "round"):
         here = runs[f"printed_{column}"].astype(float).reindex(printed.index)
-        near = ((printed[column] - here).abs() <= 0.0101) | (printed[column].isna() & here.isna())
+        near = ((printed[column] - here).abs() <= 0.0101) | (
+            printed[column].isna() & here.isna()
+        )
         assert near.all(), column
 
 
 @pytest.mark.skipif("FEDNB_DATA" not in os.environ, reason="needs the authors' archive")
 def test_the_kept_summary_is_the_archives(tmp_path):
     ocfl_archive.keep(tmp_path / "again.json")
-    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(ARCHIVE.read_text())
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(
+        ARCHIVE.read_text()
+    )
 
 
 # --- the toy ---------------------------------------------------------------------------------------------------------
@@ -225,10 +298,14 @@ def test_the_temperature_is_the_angle_of_sight(separation, steps, clients):
     past = ocfl_theory.simulate(mu, steps=steps, rounds=4)
     for now, then in zip(past, past[1:], strict=False):
         torch.testing.assert_close(now.delta, R * (mu - now.theta))
-        torch.testing.assert_close(then.theta, ocfl_theory.common_round(now.theta, mu, R))
+        torch.testing.assert_close(
+            then.theta, ocfl_theory.common_round(now.theta, mu, R)
+        )
         angle = ocfl_theory.angle_of_sight(now.theta, mu[0], mu[-1], R)
         seen = float(temperature(cosine_distance(now.delta)))
-        assert np.isclose(seen, ocfl_theory.two_cluster_temperature(angle, clients), atol=1e-6)
+        assert np.isclose(
+            seen, ocfl_theory.two_cluster_temperature(angle, clients), atol=1e-6
+        )
 
 
 def test_it_falls_and_then_rises_or_rises_at_once():
@@ -247,5 +324,7 @@ def test_the_toys_figure_has_the_trigger():
     mu = ocfl_theory.goals(1.0)
     past = ocfl_theory.simulate(mu)
     T = [float(temperature(cosine_distance(r.delta))) for r in past]
-    fig = ocfl_plots.sight_lines(past, mu, ocfl_theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T)
+    fig = ocfl_plots.sight_lines(
+        past, mu, ocfl_theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T
+    )
     assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.fires(T)

@@ -18,16 +18,28 @@ LAWS = {  # name -> law on (y, clients), complete on every pool it accepts
     "dirichlet 0": lambda y, k, **kw: partition.dirichlet(y, k, 0, **kw),
     "dirichlet inf": lambda y, k, **kw: partition.dirichlet(y, k, math.inf, **kw),
     "per class": lambda y, k, **kw: partition.dirichlet_per_class(y, k, 0.2, **kw),
-    "per class tiny": lambda y, k, **kw: partition.dirichlet_per_class(y, k, 1e-9, **kw),
-    "per class inf": lambda y, k, **kw: partition.dirichlet_per_class(y, k, math.inf, **kw),
+    "per class tiny": lambda y, k, **kw: partition.dirichlet_per_class(
+        y, k, 1e-9, **kw
+    ),
+    "per class inf": lambda y, k, **kw: partition.dirichlet_per_class(
+        y, k, math.inf, **kw
+    ),
     "n_class": lambda y, k, **kw: partition.n_class(y, k, 2, **kw),
     "cluster_dirichlet": lambda y, k, **kw: partition.cluster_dirichlet(y, k, 2, **kw),
-    "cluster_n_class": lambda y, k, **kw: partition.cluster_n_class(y, k, 3, 4, 2, **kw),
-    "by_class_sets": lambda y, k, **kw: partition.by_class_sets(y, (k - 2, 2), (range(6), range(3, 10)), **kw),
+    "cluster_n_class": lambda y, k, **kw: partition.cluster_n_class(
+        y, k, 3, 4, 2, **kw
+    ),
+    "by_class_sets": lambda y, k, **kw: partition.by_class_sets(
+        y, (k - 2, 2), (range(6), range(3, 10)), **kw
+    ),
 }
 every_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
-rough = st.lists(st.integers(0, 6), min_size=12, max_size=120).map(np.array)  # classes may be rare or absent
-rich = st.lists(st.integers(12, 30), min_size=10, max_size=10).map(lambda n: np.repeat(np.arange(10), n)[::-1])
+rough = st.lists(st.integers(0, 6), min_size=12, max_size=120).map(
+    np.array
+)  # classes may be rare or absent
+rich = st.lists(st.integers(12, 30), min_size=10, max_size=10).map(
+    lambda n: np.repeat(np.arange(10), n)[::-1]
+)
 fractions = st.sampled_from([0, 0.2, 0.5, 0.9])
 
 
@@ -42,7 +54,10 @@ def counts(part: Partition, y: np.ndarray = BALANCED) -> np.ndarray:
 
 
 def same(a: Partition, b: Partition) -> bool:
-    return all(len(x) == len(y) and all(map(np.array_equal, x, y)) for x, y in zip(a[:2], b[:2], strict=True))
+    return all(
+        len(x) == len(y) and all(map(np.array_equal, x, y))
+        for x, y in zip(a[:2], b[:2], strict=True)
+    )
 
 
 # What every law promises.
@@ -50,7 +65,9 @@ def same(a: Partition, b: Partition) -> bool:
 
 def check(part: Partition, y: np.ndarray, clients: int, test: float) -> None:
     dealt = np.concatenate(own(part))
-    assert np.array_equal(np.sort(dealt), np.arange(len(y)))  # no sample twice, none left out
+    assert np.array_equal(
+        np.sort(dealt), np.arange(len(y))
+    )  # no sample twice, none left out
     assert len(part.train) == len(part.test) == clients
     assert all(i.dtype == np.int64 for i in part.train + part.test)
     for a, b in zip(part.train, part.test, strict=True):
@@ -65,7 +82,10 @@ def test_complete_disjoint_and_never_empty(law, y, clients, seed, test):
     check(law(y, clients, seed=seed, test=test, min_size=1), y, clients, test)
 
 
-@pytest.mark.parametrize("name", [name for name in LAWS if "iid" in name or "dirichlet" in name or "per" in name])
+@pytest.mark.parametrize(
+    "name",
+    [name for name in LAWS if "iid" in name or "dirichlet" in name or "per" in name],
+)
 @settings(max_examples=20, deadline=None)
 @given(y=rough, clients=st.integers(2, 12), seed=st.integers(0, 99), test=fractions)
 def test_complete_disjoint_and_never_empty_on_rough_pools(name, y, clients, seed, test):
@@ -84,20 +104,30 @@ def test_split_is_stratified(law, test):
     part = law(BALANCED, 12, test=test)
     size = np.array([len(i) for i in own(part)])
     tested = class_counts(part.test, BALANCED, 10)
-    assert np.all(abs(tested.sum(1) - test * size).clip(1) == 1)  # the asked fraction, to within one
+    assert np.all(
+        abs(tested.sum(1) - test * size).clip(1) == 1
+    )  # the asked fraction, to within one
     share = tested.sum(1, keepdims=True) / size[:, None]
-    assert np.all(abs(tested - share * counts(part)) < 1)  # and each class its share, to within one
+    assert np.all(
+        abs(tested - share * counts(part)) < 1
+    )  # and each class its share, to within one
 
 
 @every_law
 def test_samples_of_a_class_are_dealt_at_random(law):
     dealt = own(law(BALANCED, 12))
     runs = [np.sort(i[BALANCED[i] == c]) for i in dealt for c in range(10)]
-    assert not all(np.all(np.diff(run) == 1) for run in runs)  # not the next ones in file order
+    assert not all(
+        np.all(np.diff(run) == 1) for run in runs
+    )  # not the next ones in file order
 
 
 def test_every_sample_may_be_tested():
-    tested = [int(i) for seed in range(60) for i in partition.iid(np.arange(10), 1, seed=seed).test[0]]
+    tested = [
+        int(i)
+        for seed in range(60)
+        for i in partition.iid(np.arange(10), 1, seed=seed).test[0]
+    ]
     assert len(tested) == 120 and set(tested) == set(range(10))
 
 
@@ -107,7 +137,9 @@ def test_min_size(law, min_size):
     assert counts(law(BALANCED, 12, min_size=min_size)).sum(1).min() >= min_size
 
 
-@pytest.mark.parametrize("law", ["iid", "dirichlet", "per class", "n_class", "cluster_dirichlet"])
+@pytest.mark.parametrize(
+    "law", ["iid", "dirichlet", "per class", "n_class", "cluster_dirichlet"]
+)
 def test_labels_with_gaps_and_a_list(law):
     y = [4 * int(c) for c in BALANCED]
     part = LAWS[law](y, 12)
@@ -130,7 +162,9 @@ def test_dirichlet_counts_classes_as_a_total_concentration():
         part = partition.dirichlet(y, 100, 0.5, seed=seed, test=0)
         held = (counts(part, y) > 0).sum(1)
         assert set(counts(part, y).sum(1)) == {500}
-        assert 3 < held.mean() < 6.5 and held.max() <= 16  # published: 2 to 13, mean 5.1; Dir(0.5·1): 65
+        assert (
+            3 < held.mean() < 6.5 and held.max() <= 16
+        )  # published: 2 to 13, mean 5.1; Dir(0.5·1): 65
         assert part.truth is None
 
 
@@ -145,24 +179,38 @@ def test_dirichlet_mixture_has_the_mean_and_variance_of_its_law():
 
 def test_dirichlet_leftovers_do_not_always_go_to_the_last_client():
     last = [
-        counts(partition.dirichlet(np.arange(1000) % 2, 50, 1, seed=seed), np.arange(1000) % 2)[-1]
+        counts(
+            partition.dirichlet(np.arange(1000) % 2, 50, 1, seed=seed),
+            np.arange(1000) % 2,
+        )[-1]
         for seed in range(40)
     ]
-    assert np.mean([row.min() == 0 for row in last]) < 0.6  # the last to draw finds one class only
+    assert (
+        np.mean([row.min() == 0 for row in last]) < 0.6
+    )  # the last to draw finds one class only
 
 
 def test_dirichlet_zero_balances_what_it_can():
     y = np.repeat(np.arange(6), [50, 10, 10, 10, 10, 10])
-    assert counts(partition.dirichlet(y, 2, 0), y).sum(1).tolist() == [50, 50]  # the large class alone
+    assert counts(partition.dirichlet(y, 2, 0), y).sum(1).tolist() == [
+        50,
+        50,
+    ]  # the large class alone
     classes = counts(partition.dirichlet(y, 20, 0), y)
     assert sorted((classes > 0).sum(0)) == [2, 2, 2, 2, 2, 10]
-    assert np.count_nonzero(np.diff(classes.argmax(1))) > 5  # clients of a class are not neighbours
+    assert (
+        np.count_nonzero(np.diff(classes.argmax(1))) > 5
+    )  # clients of a class are not neighbours
 
 
 def test_dirichlet_zero_is_one_class_per_client():
     y = np.repeat(np.arange(100), 20)
-    assert set(map(tuple, np.sort(counts(partition.dirichlet(y, 100, 0), y), axis=1))) == {(0,) * 99 + (20,)}
-    many = counts(partition.dirichlet(y, 250, 0), y)  # more clients than classes: whole clients share a class
+    assert set(
+        map(tuple, np.sort(counts(partition.dirichlet(y, 100, 0), y), axis=1))
+    ) == {(0,) * 99 + (20,)}
+    many = counts(
+        partition.dirichlet(y, 250, 0), y
+    )  # more clients than classes: whole clients share a class
     assert np.all((many > 0).sum(1) == 1) and set((many > 0).sum(0)) == {2, 3}
     few = counts(partition.dirichlet(y, 40, 0), y)  # fewer clients: whole classes
     assert np.all((few > 0).sum(0) == 1) and set((few > 0).sum(1)) == {2, 3}
@@ -207,7 +255,9 @@ def test_per_class_sizes_differ_and_zero_keeps_classes_whole():
 
 
 def test_per_class_repairs_what_redrawing_cannot():
-    part = partition.dirichlet_per_class(BALANCED, 100, 1e-6, min_size=6)  # 10 classes, 100 clients, 600 samples
+    part = partition.dirichlet_per_class(
+        BALANCED, 100, 1e-6, min_size=6
+    )  # 10 classes, 100 clients, 600 samples
     assert set(counts(part).sum(1)) == {6}
 
 
@@ -229,7 +279,9 @@ def test_clusters_are_contiguous_equal_blocks(clients, clusters):
         partition.cluster_n_class(BALANCED, clients, clusters, 2, 2),
     ):
         assert part.truth.dtype == np.int64 and len(part.truth) == clients
-        assert np.all(np.diff(part.truth) >= 0) and set(part.truth) == set(range(clusters))
+        assert np.all(np.diff(part.truth) >= 0) and set(part.truth) == set(
+            range(clusters)
+        )
         assert np.ptp(np.bincount(part.truth)) <= 1
 
 
@@ -247,12 +299,16 @@ def test_cluster_dirichlet_separates_clusters_not_their_clients():
 
 def test_cluster_dirichlet_with_uneven_blocks_and_nothing_to_spare():
     for first in (0.1, math.inf):
-        part = partition.cluster_dirichlet(np.arange(6) % 3, 3, 2, (first, 10), min_size=2)
+        part = partition.cluster_dirichlet(
+            np.arange(6) % 3, 3, 2, (first, 10), min_size=2
+        )
         assert counts(part, np.arange(6) % 3).sum(1).tolist() == [2, 2, 2]
 
 
 def test_cluster_dirichlet_takes_the_limits():
-    c = counts(partition.cluster_dirichlet(BALANCED, 12, 4, (0, math.inf))).reshape(4, 3, 10)
+    c = counts(partition.cluster_dirichlet(BALANCED, 12, 4, (0, math.inf))).reshape(
+        4, 3, 10
+    )
     assert np.all((c.sum(1) > 0).sum(0) == 1)  # a class is in one cluster
     assert np.all(np.ptp(c, axis=1) <= 1)  # whose clients share it evenly
 
@@ -263,7 +319,9 @@ def test_cluster_n_class(clusters, n, m):
     c = counts(part) > 0
     assert np.all(c.sum(1) == m)
     assert all(c[part.truth == g].any(0).sum() == n for g in range(clusters))
-    assert c.any(0).sum() == min(10, clusters * n)  # 3 clusters x 3 classes leave one class out
+    assert c.any(0).sum() == min(
+        10, clusters * n
+    )  # 3 clusters x 3 classes leave one class out
 
 
 def test_by_class_sets_overlapping_as_in_ocfl():
@@ -291,7 +349,9 @@ def test_match_test_follows_the_train_shares(alpha):
     part = partition.dirichlet(BALANCED, 10, alpha, test=0)
     matched = partition.match_test(part, BALANCED, y_test)
     taken = np.concatenate(matched.test)
-    assert len(set(taken)) == len(taken) == 300  # half a test pool per train pool: all of it, no sample twice
+    assert (
+        len(set(taken)) == len(taken) == 300
+    )  # half a test pool per train pool: all of it, no sample twice
     assert taken.min() >= 600 and taken.max() < 900
     assert matched.train is part.train
     y = np.concatenate([BALANCED, y_test])
@@ -302,7 +362,9 @@ def test_match_test_follows_the_train_shares(alpha):
 
 def test_match_test_keeps_shares_when_the_pools_differ():
     y, y_test = np.repeat([0, 1], [400, 400]), np.repeat([0, 1], [100, 20])
-    matched = partition.match_test(partition.dirichlet(y, 4, math.inf, test=0), y, y_test)
+    matched = partition.match_test(
+        partition.dirichlet(y, 4, math.inf, test=0), y, y_test
+    )
     tested = class_counts(matched.test, np.concatenate([y, y_test]), 2)
     assert np.all(tested == 5)  # the scarce class decides: 20 of 400
 
@@ -311,7 +373,9 @@ def test_match_test_ties_do_not_favour_a_client():
     y, y_test = np.repeat(np.arange(10), 144), np.repeat(np.arange(10), 36)
     part = partition.dirichlet(y, 20, math.inf, test=0)
     sizes = [len(i) for i in partition.match_test(part, y, y_test).test]
-    assert min(sizes) >= 13 and max(sizes) <= 22 and sum(sizes) == 360  # 18 each, were it not for rounding
+    assert (
+        min(sizes) >= 13 and max(sizes) <= 22 and sum(sizes) == 360
+    )  # 18 each, were it not for rounding
     other = partition.match_test(part, y, y_test, seed=1)
     assert sizes != [len(i) for i in other.test]
 
@@ -323,7 +387,9 @@ def test_match_test_names_a_missing_class():
 
 
 def test_class_counts():
-    got = class_counts([np.array([0, 1]), np.array([], int), [2]], np.array([1, 1, 0]), 3)
+    got = class_counts(
+        [np.array([0, 1]), np.array([], int), [2]], np.array([1, 1, 0]), 3
+    )
     assert got.tolist() == [[0, 2, 0], [0, 0, 0], [1, 0, 0]] and got.dtype == np.int64
     assert class_counts([], np.array([1]), 2).shape == (0, 2)
     with pytest.raises(ValueError, match="classes = 1 is too few"):
@@ -352,7 +418,10 @@ def test_class_counts():
         (lambda y: partition.dirichlet(y, 3, -1), "alpha = -1"),
         (lambda y: partition.dirichlet(y, 3, math.nan), "alpha = nan"),
         (lambda y: partition.dirichlet_per_class(y, 3, -1), "alpha = -1"),
-        (lambda y: partition.dirichlet_per_class(y, 11, 0), "whole classes, not enough for 11"),
+        (
+            lambda y: partition.dirichlet_per_class(y, 11, 0),
+            "whole classes, not enough for 11",
+        ),
         (lambda y: partition.n_class(y, 3, 11), "n = 11"),
         (lambda y: partition.n_class(y, 3, 0), "n = 0"),
         (lambda y: partition.n_class(y, 3, 2), "cannot hold all 10 classes"),
@@ -365,9 +434,15 @@ def test_class_counts():
         (lambda y: partition.cluster_n_class(y, 4, 4, 3, 2), "1 clients x m = 2"),
         (lambda y: partition.by_class_sets(y, [1, 1], [[0]]), "1 sets"),
         (lambda y: partition.by_class_sets(y, [1, 0], [[0], [1]]), "sizes"),
-        (lambda y: partition.by_class_sets(y, [1, 1], [[0], [12]]), r"class set \[12\]"),
+        (
+            lambda y: partition.by_class_sets(y, [1, 1], [[0], [12]]),
+            r"class set \[12\]",
+        ),
         (lambda y: partition.by_class_sets(y, [1, 1], [[0], []]), r"class set \[\]"),
-        (lambda y: partition.by_class_sets(y, [1, 30], [[0], [1]], min_size=3), "client 1 gets 2 samples"),
+        (
+            lambda y: partition.by_class_sets(y, [1, 30], [[0], [1]], min_size=3),
+            "client 1 gets 2 samples",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

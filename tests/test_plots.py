@@ -20,7 +20,10 @@ COUNTS = np.array([[4, 0, 0], [0, 2, 2], [1, 1, 2]])
 
 
 def history(values):
-    return History({"round": t, "bytes": 2e6 * t, "accuracy": a} for t, a in enumerate(values, start=1))
+    return History(
+        {"round": t, "bytes": 2e6 * t, "accuracy": a}
+        for t, a in enumerate(values, start=1)
+    )
 
 
 # --- plots -----------------------------------------------------------------------------------------------------------
@@ -29,8 +32,15 @@ def history(values):
 def test_class_map_draws_a_bubble_per_pair_with_area_by_count():
     (bubbles,) = plots.class_map(COUNTS).axes[0].collections
     assert len(bubbles.get_offsets()) == np.count_nonzero(COUNTS)
-    areas = {tuple(at): area for at, area in zip(bubbles.get_offsets().astype(int), bubbles.get_sizes(), strict=True)}
-    assert areas[0, 0] == pytest.approx(4 * areas[2, 0]) == pytest.approx(2 * areas[1, 2])
+    areas = {
+        tuple(at): area
+        for at, area in zip(
+            bubbles.get_offsets().astype(int), bubbles.get_sizes(), strict=True
+        )
+    }
+    assert (
+        areas[0, 0] == pytest.approx(4 * areas[2, 0]) == pytest.approx(2 * areas[1, 2])
+    )
 
 
 def test_class_map_sorts_by_truth_and_colours_the_clusters():
@@ -38,30 +48,55 @@ def test_class_map_sorts_by_truth_and_colours_the_clusters():
     ax = fig.axes[0]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "0", "2"]
     colours = [to_hex(c).upper() for c in ax.collections[0].get_facecolors()]
-    assert set(colours[:2]) == {plots.COLOURS[0]} and set(colours[2:]) == {plots.COLOURS[1]}
+    assert set(colours[:2]) == {plots.COLOURS[0]} and set(colours[2:]) == {
+        plots.COLOURS[1]
+    }
     assert [t.get_text() for t in ax.texts] == ["0", "1"]
-    assert not plots.class_map(COUNTS, truth=[0, 0, 0]).axes[0].texts  # one cluster needs no name
+    assert (
+        not plots.class_map(COUNTS, truth=[0, 0, 0]).axes[0].texts
+    )  # one cluster needs no name
 
 
 @pytest.mark.parametrize("K, C", [(1, 1), (3, 100), (100, 3)])
 def test_class_map_takes_any_shape(K, C):
     fig = plots.class_map(np.ones((K, C)), truth=np.arange(K) % 2)
-    assert isinstance(fig, Figure) and fig.get_figwidth() <= 11 and fig.get_figheight() <= 8
+    assert (
+        isinstance(fig, Figure)
+        and fig.get_figwidth() <= 11
+        and fig.get_figheight() <= 8
+    )
     assert plots.class_map(np.zeros((K, C)))  # clients without samples
 
 
 def test_curves_draw_means_and_bands():
-    runs = {"FedAvg": [history([0.2, 0.4]), history([0.4, 0.8])], "LocalOnly": history([0.5, 0.5])}
+    runs = {
+        "FedAvg": [history([0.2, 0.4]), history([0.4, 0.8])],
+        "LocalOnly": history([0.5, 0.5]),
+    }
     ax = plots.curves(runs).axes[0]
     first, second = ax.lines
-    assert first.get_xdata().tolist() == [1, 2] and first.get_ydata() == pytest.approx([0.3, 0.6])
+    assert first.get_xdata().tolist() == [1, 2] and first.get_ydata() == pytest.approx(
+        [0.3, 0.6]
+    )
     (band,) = ax.collections  # one run has no band
-    low, high = band.get_paths()[0].vertices[:, 1].min(), band.get_paths()[0].vertices[:, 1].max()
+    low, high = (
+        band.get_paths()[0].vertices[:, 1].min(),
+        band.get_paths()[0].vertices[:, 1].max(),
+    )
     assert (low, high) == pytest.approx((0.2, 0.8))
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["FedAvg", "LocalOnly"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "FedAvg",
+        "LocalOnly",
+    ]
     assert first.get_linestyle() != second.get_linestyle()
-    many = plots.curves({name: history([0.1, 0.2]) for name in "abcdef"}).axes[0].get_legend()
-    assert many.get_bbox_to_anchor().x0 > ax.get_legend().get_bbox_to_anchor().x0  # beside the curves, not upon them
+    many = (
+        plots.curves({name: history([0.1, 0.2]) for name in "abcdef"})
+        .axes[0]
+        .get_legend()
+    )
+    assert (
+        many.get_bbox_to_anchor().x0 > ax.get_legend().get_bbox_to_anchor().x0
+    )  # beside the curves, not upon them
 
 
 def test_curves_over_traffic_are_in_megabytes_and_take_frames():
@@ -69,7 +104,9 @@ def test_curves_over_traffic_are_in_megabytes_and_take_frames():
     assert ax.lines[0].get_xdata() == pytest.approx([2, 4]) and "MB" in ax.get_xlabel()
     with pytest.raises(ValueError, match="no column 'loss'.*accuracy"):
         plots.curves({"a": history([0.1])}, metric="loss")
-    short = plots.curves({"a": [history([0.1, 0.2]), history([0.3])]}).axes[0]  # a run that was stopped early
+    short = plots.curves({"a": [history([0.1, 0.2]), history([0.3])]}).axes[
+        0
+    ]  # a run that was stopped early
     assert short.lines[0].get_ydata() == pytest.approx([0.2])
 
 
@@ -86,16 +123,25 @@ def test_matrix_sorts_rows_and_columns_by_label():
 def test_points_tell_groups_apart_by_shape_too():
     groups = plots.points([[0, 0], [1, 1], [2, 0]], ["b", "a", "b"]).axes[0].collections
     assert [len(g.get_offsets()) for g in groups] == [1, 2]
-    assert len(groups[0].get_paths()[0].vertices) != len(groups[1].get_paths()[0].vertices)
+    assert len(groups[0].get_paths()[0].vertices) != len(
+        groups[1].get_paths()[0].vertices
+    )
 
 
 def test_spokes_lead_to_the_weighted_mean_of_a_cluster():
-    ax = plots.spokes([[0, 0], [4, 0], [9, 9]], ["b", "b", "a"], weights=[3, 1, 2], names="xyz").axes[0]
+    ax = plots.spokes(
+        [[0, 0], [4, 0], [9, 9]], ["b", "b", "a"], weights=[3, 1, 2], names="xyz"
+    ).axes[0]
     paths = [line.get_xydata().tolist() for line in ax.lines]
-    assert paths == [[[9, 9], [9, 9]], [[1, 0], [0, 0], [1, 0], [4, 0]]]  # centre, point, centre, point
+    assert paths == [
+        [[9, 9], [9, 9]],
+        [[1, 0], [0, 0], [1, 0], [4, 0]],
+    ]  # centre, point, centre, point
     assert [t.get_text() for t in ax.texts] == ["x", "y", "z"]
     alone, _, pair, _ = ax.collections  # points, then the centre's cross
-    assert pair.get_sizes().tolist() == pytest.approx([3 * pair.get_sizes()[1], alone.get_sizes()[0] / 2])
+    assert pair.get_sizes().tolist() == pytest.approx(
+        [3 * pair.get_sizes()[1], alone.get_sizes()[0] / 2]
+    )
     with pytest.raises(ValueError, match="zip"):
         plots.spokes([[0, 0]], [0], names="xy")
 
@@ -106,7 +152,10 @@ def test_spokes_tell_ten_clusters_apart():
     dots = ax.collections[::2]  # every other is a cross
     looks = {(to_hex(d.get_facecolor()[0]), to_hex(d.get_edgecolor()[0])) for d in dots}
     assert len(looks) == n
-    assert all(to_hex(t.get_color()) != to_hex(d.get_facecolor()[0]) for t, d in zip(ax.texts, dots, strict=True))
+    assert all(
+        to_hex(t.get_color()) != to_hex(d.get_facecolor()[0])
+        for t, d in zip(ax.texts, dots, strict=True)
+    )
 
 
 def test_plots_draw_into_given_axes():
@@ -117,7 +166,9 @@ def test_plots_draw_into_given_axes():
     assert plots.spokes(np.ones((2, 2)), [0, 1], ax=axes[3]) is fig
     assert all(ax.has_data() for ax in axes)
     alone = plots.class_map(COUNTS).axes[0].collections[0].get_sizes().max()
-    assert axes[0].collections[0].get_sizes().max() < alone  # smaller axes, smaller bubbles
+    assert (
+        axes[0].collections[0].get_sizes().max() < alone
+    )  # smaller axes, smaller bubbles
     plt.close(fig)
 
 
@@ -158,7 +209,9 @@ def test_show_displays_one_closed_image_with_its_words(monkeypatch):
     assert fig.number not in plt.get_fignums()
     (html,) = (item.data for item in shown)
     assert (
-        html.count("<img") == 1 and 'alt="A line that &quot;rises&quot; &amp; ends"' in html and 'width="300"' in html
+        html.count("<img") == 1
+        and 'alt="A line that &quot;rises&quot; &amp; ends"' in html
+        and 'width="300"' in html
     )
     svg = base64.b64decode(re.search('base64,([^"]+)', html)[1])
     assert svg.lstrip().startswith(b"<?xml") and b"<svg" in svg
@@ -196,7 +249,9 @@ def test_source_shows_the_code_and_names_its_home(monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     source(FedAvg.step)
     text = shown[0].data
-    assert text.startswith("Source of `fednb.methods.fedavg.FedAvg.step`:\n\n```python\ndef step(self")
+    assert text.startswith(
+        "Source of `fednb.methods.fedavg.FedAvg.step`:\n\n```python\ndef step(self"
+    )
     assert "up = fed.train(" in text and text.endswith("\n```")
 
 

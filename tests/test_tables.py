@@ -17,7 +17,11 @@ from fednb.methods import FedAvg, FixedClusters, LocalOnly
 from fednb.tables import Claim, Pair, beside, frame, paired, summary, verdicts
 from fednb.training import Local
 
-METHODS = {"FedAvg": FedAvg(), "WeCFL": FixedClusters([0, 0, 1, 1]), "LocalOnly": LocalOnly()}
+METHODS = {
+    "FedAvg": FedAvg(),
+    "WeCFL": FixedClusters([0, 0, 1, 1]),
+    "LocalOnly": LocalOnly(),
+}
 
 
 def task(row="FedAvg", seed=0, K=1, setting="iid", profile="laptop", **tags):
@@ -36,10 +40,24 @@ def task(row="FedAvg", seed=0, K=1, setting="iid", profile="laptop", **tags):
 
 def save(path, task, accuracy, curve=(), note="", **final):
     """Write the record that a run of this task could have left."""
-    facts = dict.fromkeys(store.REQUIRED, "x") | {"seconds": 1.5, "client_updates": 16, "bytes": 640, "data_note": note}
+    facts = dict.fromkeys(store.REQUIRED, "x") | {
+        "seconds": 1.5,
+        "client_updates": 16,
+        "bytes": 640,
+        "data_note": note,
+    }
     numbers = {"accuracy": accuracy, "clusters": 2, "labels": [0, 1], **final}
-    curves = {"round": list(range(1, len(curve) + 1)), "accuracy": list(curve)} if curve else {}
-    store.append(path, facts | task.spec() | {"key": task.key, "metrics": {"final": numbers, "curves": curves}})
+    curves = (
+        {"round": list(range(1, len(curve) + 1)), "accuracy": list(curve)}
+        if curve
+        else {}
+    )
+    store.append(
+        path,
+        facts
+        | task.spec()
+        | {"key": task.key, "metrics": {"final": numbers, "curves": curves}},
+    )
 
 
 @pytest.fixture
@@ -47,16 +65,31 @@ def path(tmp_path):
     return tmp_path / "wecfl" / "table2.json"
 
 
-def runs(rows=("FedAvg", "WeCFL", "LocalOnly"), seeds=(0, 1, 2), settings=("iid", "skew <2>"), noise=0.01):
+def runs(
+    rows=("FedAvg", "WeCFL", "LocalOnly"),
+    seeds=(0, 1, 2),
+    settings=("iid", "skew <2>"),
+    noise=0.01,
+):
     """A frame as from records, with accuracies that rise by row, setting and seed."""
     lines = []
     for r, row in enumerate(rows):
         for s, setting in enumerate(settings):
             for seed in seeds:
-                facts = {"dataset": "digits", "seed": seed, "rounds": 4, "profile": "laptop", "data_note": "1 % subset"}
+                facts = {
+                    "dataset": "digits",
+                    "seed": seed,
+                    "rounds": 4,
+                    "profile": "laptop",
+                    "data_note": "1 % subset",
+                }
                 facts |= {"client_updates": 16, "bytes": 640, "seconds": 1.5}
                 number = 0.5 + 0.1 * r - 0.15 * s * (r == 1) + noise * seed
-                lines.append({"setting": setting, "K": 5, "row": row} | facts | {"accuracy": number})
+                lines.append(
+                    {"setting": setting, "K": 5, "row": row}
+                    | facts
+                    | {"accuracy": number}
+                )
     return pd.DataFrame(lines)
 
 
@@ -82,13 +115,18 @@ def grid(table):
                 for j in range(int(cell.get("colspan", 1))):
                     cells[r + i, c + j] = strong + "".join(cell.itertext()) + strong
             c += int(cell.get("colspan", 1))
-    assert len(cells) == (1 + max(r for r, _ in cells)) * (1 + max(c for _, c in cells)), "a hole in the grid"
+    assert len(cells) == (1 + max(r for r, _ in cells)) * (
+        1 + max(c for _, c in cells)
+    ), "a hole in the grid"
     return cells
 
 
 def lines(table):
     cells = grid(table)
-    return [[cells[r, c] for c in range(1 + max(c for _, c in cells))] for r in range(1 + max(r for r, _ in cells))]
+    return [
+        [cells[r, c] for c in range(1 + max(c for _, c in cells))]
+        for r in range(1 + max(r for r, _ in cells))
+    ]
 
 
 # --- frame -----------------------------------------------------------------------------------------------------------
@@ -99,11 +137,28 @@ def test_frame_joins_tags_and_records_by_key_in_the_order_of_the_tasks(path):
     for i, one in enumerate(tasks):
         save(path, one, 0.1 * i, loss=None, note="1 % subset")
     found = frame(tasks, path)
-    assert [*found] == ["setting", "K", "row", *tables.FACTS, "accuracy", "clusters", "loss"]  # and no labels
-    assert found["row"].tolist() == ["WeCFL", "FedAvg", "WeCFL"] and found["seed"].tolist() == [1, 0, 0]
-    assert found["accuracy"].tolist() == pytest.approx([0, 0.1, 0.2]) and found["loss"].isna().all()
+    assert [*found] == [
+        "setting",
+        "K",
+        "row",
+        *tables.FACTS,
+        "accuracy",
+        "clusters",
+        "loss",
+    ]  # and no labels
+    assert found["row"].tolist() == ["WeCFL", "FedAvg", "WeCFL"] and found[
+        "seed"
+    ].tolist() == [1, 0, 0]
+    assert (
+        found["accuracy"].tolist() == pytest.approx([0, 0.1, 0.2])
+        and found["loss"].isna().all()
+    )
     assert found["K"].dtype.kind == "i" and set(found["data_note"]) == {"1 % subset"}
-    assert [record["seed"] for record in store.read(path)] == [0, 0, 1]  # the file has an order of its own
+    assert [record["seed"] for record in store.read(path)] == [
+        0,
+        0,
+        1,
+    ]  # the file has an order of its own
 
 
 def test_one_run_may_stand_in_two_cells(path):
@@ -115,12 +170,18 @@ def test_one_run_may_stand_in_two_cells(path):
 def test_missing_records_are_counted_and_the_command_named(path):
     tasks = [task(seed=seed) for seed in range(3)]
     command = "python -m fednb.reproduce wecfl --table table2 --profile laptop"
-    with pytest.raises(FileNotFoundError, match=f"lacks 3 of 3 records; make them with {command}$"):
+    with pytest.raises(
+        FileNotFoundError, match=f"lacks 3 of 3 records; make them with {command}$"
+    ):
         frame(tasks, path)
     save(path, tasks[0], 0.5)
-    with pytest.raises(ValueError, match=f"lacks 2 of 3 records; make them with {command}$"):
+    with pytest.raises(
+        ValueError, match=f"lacks 2 of 3 records; make them with {command}$"
+    ):
         frame(tasks, path)
-    with pytest.raises(ValueError, match="--profile laptop and python -m .* --profile paper$"):
+    with pytest.raises(
+        ValueError, match="--profile laptop and python -m .* --profile paper$"
+    ):
         frame([*tasks, task(profile="paper")], path)
 
 
@@ -130,7 +191,9 @@ def test_last_is_a_mean_over_the_end_of_the_curve(path):
     found = frame([task()], path, last=3)
     assert found["accuracy"][0] == pytest.approx((0.3 + 0.5 + 0.8) / 3)
     assert found["loss"][0] == 2.0 and "round" not in found  # no curve: final
-    assert frame([task()], path, last=9)["accuracy"][0] == pytest.approx(0.425)  # all there are
+    assert frame([task()], path, last=9)["accuracy"][0] == pytest.approx(
+        0.425
+    )  # all there are
     save(path, task(), 0.8, curve=[0.1, None, 0.8])
     assert np.isnan(frame([task()], path, last=2)["accuracy"][0])
     save(path, task(), 0.8)
@@ -141,7 +204,9 @@ def test_last_is_a_mean_over_the_end_of_the_curve(path):
 def test_a_frame_may_carry_the_course_of_each_run(path):
     save(path, task(), 0.8, curve=[0.1, 0.8])
     (course,) = frame([task()], path, course=True)["course"]
-    assert course["accuracy"].tolist() == [0.1, 0.8] and "course" not in frame([task()], path)
+    assert course["accuracy"].tolist() == [0.1, 0.8] and "course" not in frame(
+        [task()], path
+    )
     save(path, task(), 0.8)
     with pytest.raises(ValueError, match="has no curves"):
         frame([task()], path, course=True)
@@ -163,10 +228,15 @@ def test_frame_refuses_nonsense(path, tasks, last, words):
 
 
 def test_printed_numbers_come_by_table_without_empty_columns(tmp_path):
-    (tmp_path / "x.csv").write_text("table,row,accuracy,clusters\n2,FedAvg,0.5,\n5,GCFL,0.6,4\n")
+    (tmp_path / "x.csv").write_text(
+        "table,row,accuracy,clusters\n2,FedAvg,0.5,\n5,GCFL,0.6,4\n"
+    )
     two = tables.printed(tmp_path / "x.csv", "2")
     assert two.to_dict("records") == [{"row": "FedAvg", "accuracy": 0.5}]
-    assert tables.printed(tmp_path / "x.csv", "5", clusters="Int64")["clusters"].dtype == "Int64"
+    assert (
+        tables.printed(tmp_path / "x.csv", "5", clusters="Int64")["clusters"].dtype
+        == "Int64"
+    )
     with pytest.raises(ValueError, match="no table '3': there are 2, 5"):
         tables.printed(tmp_path / "x.csv", "3")
 
@@ -179,7 +249,9 @@ def test_curves_are_gathered_by_tag_run_by_run(path):
     for number, one in enumerate(tasks):
         save(path, one, 0.5, curve=[0.1 * number, 0.2])
     found = tables.curves(tasks, path)
-    assert [*found] == ["WeCFL", "FedAvg"] and [len(runs) for runs in found.values()] == [2, 1]
+    assert [*found] == ["WeCFL", "FedAvg"] and [
+        len(runs) for runs in found.values()
+    ] == [2, 1]
     assert [run["accuracy"][0] for run in found["WeCFL"]] == pytest.approx([0, 0.2])
     assert found["FedAvg"][0]["round"].tolist() == [1, 2]
     save(path, task("LocalOnly"), 0.5)
@@ -190,11 +262,19 @@ def test_curves_are_gathered_by_tag_run_by_run(path):
 
 
 def test_summary_is_mean_and_sample_deviation_in_order():
-    data = pd.DataFrame({"row": list("zzazb"), "K": [2, 2, 1, 2, 1], "x": [1.0, 2.0, 5.0, 6.0, np.nan]})
+    data = pd.DataFrame(
+        {"row": list("zzazb"), "K": [2, 2, 1, 2, 1], "x": [1.0, 2.0, 5.0, 6.0, np.nan]}
+    )
     found = summary(data, ["row", "K"], "x")
-    assert [*found] == ["row", "K", "mean", "std", "n"] and found["row"].tolist() == ["z", "a", "b"]
+    assert [*found] == ["row", "K", "mean", "std", "n"] and found["row"].tolist() == [
+        "z",
+        "a",
+        "b",
+    ]
     assert found["mean"].tolist() == pytest.approx([3, 5, np.nan], nan_ok=True)
-    assert found["std"].tolist() == pytest.approx([np.std([1, 2, 6], ddof=1), np.nan, np.nan], nan_ok=True)
+    assert found["std"].tolist() == pytest.approx(
+        [np.std([1, 2, 6], ddof=1), np.nan, np.nan], nan_ok=True
+    )
     assert found["n"].tolist() == [3, 1, 0]
     with pytest.raises(ValueError, match="no column 'seed', 'y': there are row, K, x"):
         summary(data, ["row", "seed"], "y")
@@ -203,9 +283,24 @@ def test_summary_is_mean_and_sample_deviation_in_order():
 # --- beside ----------------------------------------------------------------------------------------------------------
 
 
-def shown(data=None, paper=PAPER, rows=("row",), columns=("setting",), caption="Table 2 & more.", **options):
+def shown(
+    data=None,
+    paper=PAPER,
+    rows=("row",),
+    columns=("setting",),
+    caption="Table 2 & more.",
+    **options,
+):
     data = runs() if data is None else data
-    return beside(data, paper, rows=rows, columns=columns, value="accuracy", caption=caption, **options)
+    return beside(
+        data,
+        paper,
+        rows=rows,
+        columns=columns,
+        value="accuracy",
+        caption=caption,
+        **options,
+    )
 
 
 def test_beside_puts_every_number_in_its_cell():
@@ -223,25 +318,48 @@ def test_beside_puts_every_number_in_its_cell():
 
 
 def test_beside_groups_headers_over_rows_and_columns():
-    table = shown(rows=["K", "row"], columns=["dataset", "setting"], paper=PAPER.assign(dataset="digits"))
+    table = shown(
+        rows=["K", "row"],
+        columns=["dataset", "setting"],
+        paper=PAPER.assign(dataset="digits"),
+    )
     head, second, *body = lines(table)
-    assert head == ["K", "row", "source", "digits", "digits"] and second[3:] == ["iid", "skew <2>"]
-    assert [line[:2] for line in body[::2]] == [["5", row] for row in ("FedAvg", "WeCFL", "LocalOnly", "IFCA & co")]
+    assert head == ["K", "row", "source", "digits", "digits"] and second[3:] == [
+        "iid",
+        "skew <2>",
+    ]
+    assert [line[:2] for line in body[::2]] == [
+        ["5", row] for row in ("FedAvg", "WeCFL", "LocalOnly", "IFCA & co")
+    ]
     tree = ElementTree.fromstring(table.html)
     assert {th.get("scope") for th in tree.find(".//thead").iter("th")} == {"col"}
     assert {th.get("scope") for th in tree.find(".//tbody").iter("th")} == {"row"}
     assert len([th for th in tree.iter("th") if th.text == "digits"]) == 1
-    numbers = lines(shown(columns=["K"], data=runs(settings=["iid"]), paper=PAPER[PAPER["setting"] == "iid"]))
+    numbers = lines(
+        shown(
+            columns=["K"],
+            data=runs(settings=["iid"]),
+            paper=PAPER[PAPER["setting"] == "iid"],
+        )
+    )
     assert numbers[0] == ["row", "source", "K = 5"]  # a bare 5 would not speak
 
 
 def test_rows_of_one_group_stay_together_whoever_has_them():
     data = pd.concat([runs(rows=["FedAvg"]), runs(rows=["FedAvg"]).assign(K=10)])
     body = lines(shown(data, rows=["K", "row"]))[1::2]
-    assert [line[:2] for line in body] == [["5", "FedAvg"], ["5", "IFCA & co"], ["10", "FedAvg"]]
+    assert [line[:2] for line in body] == [
+        ["5", "FedAvg"],
+        ["5", "IFCA & co"],
+        ["10", "FedAvg"],
+    ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=12
+    )
+)
 def test_ordered_keeps_groups_whole_and_first_come_first(keys):
     found = tables._ordered(keys)
     assert sorted(found) == sorted(set(keys))
@@ -249,30 +367,65 @@ def test_ordered_keeps_groups_whole_and_first_come_first(keys):
         heads = [key[:n] for key in found]
         runs = [h for i, h in enumerate(heads) if i == 0 or heads[i - 1] != h]
         assert len(runs) == len(set(runs)), "a group is torn apart"
-    assert list(dict.fromkeys(k[0] for k in found)) == list(dict.fromkeys(k[0] for k in keys))
+    assert list(dict.fromkeys(k[0] for k in found)) == list(
+        dict.fromkeys(k[0] for k in keys)
+    )
 
 
 def test_the_best_of_ours_is_bold_by_what_is_shown():
     data = runs(rows=["FedAvg", "WeCFL"], settings=["iid"], seeds=[0])
     data["accuracy"] = [0.50001, 0.50002]
-    assert [line[2] for line in lines(shown(data))[2:6:2]] == ["**50.00**", "**50.00**"]  # one seed has no deviation
+    assert [line[2] for line in lines(shown(data))[2:6:2]] == [
+        "**50.00**",
+        "**50.00**",
+    ]  # one seed has no deviation
     data["accuracy"] = [0.3, 0.4]
-    assert [line[2] for line in lines(shown(data, best=min))[2:6:2]] == ["**30.00**", "40.00"]
-    assert "<strong>" not in shown(data, best=None).html and "bold" not in shown(data, best=None).text
+    assert [line[2] for line in lines(shown(data, best=min))[2:6:2]] == [
+        "**30.00**",
+        "40.00",
+    ]
+    assert (
+        "<strong>" not in shown(data, best=None).html
+        and "bold" not in shown(data, best=None).text
+    )
     data["accuracy"] = [-0.00001, np.nan]
-    assert [line[2] for line in lines(shown(data, percent=False, digits=3))[2:6:2]] == ["**0.000**", "–"]
+    assert [line[2] for line in lines(shown(data, percent=False, digits=3))[2:6:2]] == [
+        "**0.000**",
+        "–",
+    ]
 
 
 def test_the_caption_says_where_the_numbers_come_from():
-    whole = "Table 2 & more. Ours: profile laptop; seeds 0, 1, 2; data digits (1 % subset)."
+    whole = (
+        "Table 2 & more. Ours: profile laptop; seeds 0, 1, 2; data digits (1 % subset)."
+    )
     table = shown()
     tree = ElementTree.fromstring(table.html)
     caption = "".join(tree.find(".//caption").itertext())
-    assert caption == f"{whole} Mean ± standard deviation over seeds in %; bold: our best per column."
-    assert (tree.get("role"), tree.get("tabindex"), tree.get("aria-label")) == ("region", "0", "Table 2 & more.")
-    assert repr(table) == table.text and table.text.startswith(caption) and table._repr_html_() == table.html
-    assert re.search(r"LocalOnly +paper +– +–\n +ours +\*\*71.00 ± 1.00\*\*", table.text)
-    uneven = runs().iloc[1:].assign(profile=lambda d: np.where(d["seed"] == 2, "paper", "laptop"), data_note="")
+    assert (
+        caption
+        == f"{whole} Mean ± standard deviation over seeds in %; bold: our best per column."
+    )
+    assert (tree.get("role"), tree.get("tabindex"), tree.get("aria-label")) == (
+        "region",
+        "0",
+        "Table 2 & more.",
+    )
+    assert (
+        repr(table) == table.text
+        and table.text.startswith(caption)
+        and table._repr_html_() == table.html
+    )
+    assert re.search(
+        r"LocalOnly +paper +– +–\n +ours +\*\*71.00 ± 1.00\*\*", table.text
+    )
+    uneven = (
+        runs()
+        .iloc[1:]
+        .assign(
+            profile=lambda d: np.where(d["seed"] == 2, "paper", "laptop"), data_note=""
+        )
+    )
     uneven.loc[3, "accuracy"] = np.nan
     text = shown(uneven).text
     assert "profile laptop, paper;" in text and "data digits;" in text
@@ -294,9 +447,18 @@ def test_the_page_brings_no_colours_and_no_style_per_cell():
             {"data": pd.concat([runs(), runs().assign(K=10)])},
             r"two lines have row, setting, seed = \('FedAvg', 'iid', 0\)",
         ),
-        ({"paper": pd.concat([PAPER, PAPER])}, r"two lines have row, setting = \('FedAvg', 'iid'\)"),
-        ({"paper": PAPER.assign(accuracy=81.2)}, "accuracy goes beyond 1.*percent=False"),
-        ({"paper": PAPER.assign(accuracy_std=1.2)}, "accuracy goes beyond 1.*percent=False"),
+        (
+            {"paper": pd.concat([PAPER, PAPER])},
+            r"two lines have row, setting = \('FedAvg', 'iid'\)",
+        ),
+        (
+            {"paper": PAPER.assign(accuracy=81.2)},
+            "accuracy goes beyond 1.*percent=False",
+        ),
+        (
+            {"paper": PAPER.assign(accuracy_std=1.2)},
+            "accuracy goes beyond 1.*percent=False",
+        ),
         ({"paper": PAPER.drop(columns="accuracy")}, "no column 'accuracy'"),
         ({"data": runs().drop(columns="profile")}, "no column 'profile'"),
     ],
@@ -314,26 +476,57 @@ BY = ["setting", "K", "seed"]
 def test_paired_agrees_with_scipy():
     data = runs(seeds=range(6))
     data["accuracy"] += np.random.default_rng(0).normal(0, 0.02, len(data))
-    pair = paired(data.sample(frac=1, random_state=1), "row", "WeCFL", "FedAvg", "accuracy", BY)
-    a, b = (data[data["row"] == row]["accuracy"].to_numpy() for row in ("WeCFL", "FedAvg"))
+    pair = paired(
+        data.sample(frac=1, random_state=1), "row", "WeCFL", "FedAvg", "accuracy", BY
+    )
+    a, b = (
+        data[data["row"] == row]["accuracy"].to_numpy() for row in ("WeCFL", "FedAvg")
+    )
     expected = stats.ttest_1samp(a - b, 0).confidence_interval(0.95)
-    assert (pair.mean, pair.low, pair.high) == pytest.approx((np.mean(a - b), *expected))
+    assert (pair.mean, pair.low, pair.high) == pytest.approx(
+        (np.mean(a - b), *expected)
+    )
     assert (pair.wins, pair.n) == (np.sum(a > b), 12) and 0 < pair.wins < 12
-    joined = data[data["row"] == "WeCFL"].assign(difference=a - b).merge(pair.differences, on=BY)
-    assert joined["difference_x"].to_numpy() == pytest.approx(joined["difference_y"].to_numpy()) and len(joined) == 12
+    joined = (
+        data[data["row"] == "WeCFL"]
+        .assign(difference=a - b)
+        .merge(pair.differences, on=BY)
+    )
+    assert (
+        joined["difference_x"].to_numpy()
+        == pytest.approx(joined["difference_y"].to_numpy())
+        and len(joined) == 12
+    )
     back = paired(data, "row", "FedAvg", "WeCFL", "accuracy", BY)
-    assert (back.mean, back.low, back.wins) == pytest.approx((-pair.mean, -pair.high, 12 - pair.wins))
+    assert (back.mean, back.low, back.wins) == pytest.approx(
+        (-pair.mean, -pair.high, 12 - pair.wins)
+    )
 
 
 def test_a_pair_in_words():
     data = runs(settings=["iid"])
-    data.loc[data["seed"] == 1, "accuracy"] += np.where(data["row"] == "WeCFL", 0.01, 0)[data["seed"] == 1]
+    data.loc[data["seed"] == 1, "accuracy"] += np.where(
+        data["row"] == "WeCFL", 0.01, 0
+    )[data["seed"] == 1]
     pair = paired(data, "row", "WeCFL", "FedAvg", "accuracy", BY)
-    assert str(pair) == repr(pair) == "+10.3 points (95 % interval +8.9 to +11.8; higher in 3 of 3 pairs)"
+    assert (
+        str(pair)
+        == repr(pair)
+        == "+10.3 points (95 % interval +8.9 to +11.8; higher in 3 of 3 pairs)"
+    )
     assert pair.short == "+10.3 (+8.9 to +11.8)"
-    assert str(paired(data, "row", "WeCFL", "FedAvg", "accuracy", BY, percent=False)).startswith("+0.103 (95 %")
     assert str(
-        paired(data.assign(accuracy=data["accuracy"] * 10), "row", "FedAvg", "WeCFL", "accuracy", BY)
+        paired(data, "row", "WeCFL", "FedAvg", "accuracy", BY, percent=False)
+    ).startswith("+0.103 (95 %")
+    assert str(
+        paired(
+            data.assign(accuracy=data["accuracy"] * 10),
+            "row",
+            "FedAvg",
+            "WeCFL",
+            "accuracy",
+            BY,
+        )
     ).startswith("-1.03 (95 % interval -1.18 to -0.89; higher in 0")
     one = paired(data[data["seed"] == 0], "row", "WeCFL", "FedAvg", "accuracy", BY)
     assert np.isnan([one.low, one.high]).all() and str(one) == (
@@ -351,11 +544,27 @@ def test_a_pair_in_words():
             BY,
             r"1 lines of WeCFL and FedAvg have no partner, first setting, K, seed = \('iid', 5, 0\)",
         ),
-        (lambda d: d.drop(6), BY, r"1 lines of WeCFL and FedAvg have no partner.* = \('iid', 5, 0\)"),
-        (lambda d: d, ["setting", "K"], "two lines have setting, K = .*tells them apart"),
-        (lambda d: d[d["row"] != "WeCFL"], BY, "no line with row = 'WeCFL': there are .*'LocalOnly'"),
+        (
+            lambda d: d.drop(6),
+            BY,
+            r"1 lines of WeCFL and FedAvg have no partner.* = \('iid', 5, 0\)",
+        ),
+        (
+            lambda d: d,
+            ["setting", "K"],
+            "two lines have setting, K = .*tells them apart",
+        ),
+        (
+            lambda d: d[d["row"] != "WeCFL"],
+            BY,
+            "no line with row = 'WeCFL': there are .*'LocalOnly'",
+        ),
         (lambda d: d[d["row"] != "FedAvg"], BY, "no line with row = 'FedAvg'"),
-        (lambda d: d.assign(accuracy=np.where(d["seed"] == 1, np.nan, 0.5)), BY, "2 of 6 pairs have no accuracy"),
+        (
+            lambda d: d.assign(accuracy=np.where(d["seed"] == 1, np.nan, 0.5)),
+            BY,
+            "2 of 6 pairs have no accuracy",
+        ),
         (lambda d: d, ["fold"], "no column 'fold'"),
     ],
 )
@@ -372,15 +581,35 @@ def claim(holds, statement="WeCFL > FedAvg"):
 
 
 def test_verdicts_show_rule_evidence_and_a_mark_with_a_word():
-    assert [claim(h).verdict for h in (True, np.bool_(False), None)] == ["holds", "fails", "not testable here"]
-    table = verdicts([claim(True), claim(np.bool_(False), "IFCA & co"), claim(None), claim(True)])
+    assert [claim(h).verdict for h in (True, np.bool_(False), None)] == [
+        "holds",
+        "fails",
+        "not testable here",
+    ]
+    table = verdicts(
+        [claim(True), claim(np.bool_(False), "IFCA & co"), claim(None), claim(True)]
+    )
     head, *body = lines(table)
     assert head == ["claim", "where", "rule", "evidence", "verdict"]
-    assert body[0] == ["WeCFL > FedAvg", "Table 2", "interval above 0", "+1.8 points", "✓ holds"]
+    assert body[0] == [
+        "WeCFL > FedAvg",
+        "Table 2",
+        "interval above 0",
+        "+1.8 points",
+        "✓ holds",
+    ]
     assert [line[0] for line in body][1] == "IFCA & co"
-    assert [line[-1] for line in body] == ["✓ holds", "✗ fails", "– not testable here", "✓ holds"]
+    assert [line[-1] for line in body] == [
+        "✓ holds",
+        "✗ fails",
+        "– not testable here",
+        "✓ holds",
+    ]
     caption = "The paper's claims on our records: 2 hold, 1 fails, 1 not testable here."
-    assert "".join(ElementTree.fromstring(table.html).find(".//caption").itertext()) == caption
+    assert (
+        "".join(ElementTree.fromstring(table.html).find(".//caption").itertext())
+        == caption
+    )
     first = "✓ holds: WeCFL > FedAvg (Table 2)\n  rule: interval above 0\n  evidence: +1.8 points"
     assert repr(table).startswith(f"{caption}\n{first}\n✗ fails: IFCA & co")
     odd = Claim("a", "Table <2>", "low > 0 & n > 1", True, "<b>")

@@ -37,7 +37,9 @@ def plain_loop(fed, theta, clients, visit=0, mu=0.0):
         layout.bind(module).copy_(theta)
         kind = torch.optim.Adam if fed.local.optimizer == "adam" else torch.optim.SGD
         options = {} if kind is torch.optim.Adam else {"momentum": fed.local.momentum}
-        optimiser = kind(module.parameters(), lr=fed.local.lr, weight_decay=0.0, **options)
+        optimiser = kind(
+            module.parameters(), lr=fed.local.lr, weight_decay=0.0, **options
+        )
         batches = plan(fed._parts.train[k], fed.local, fed._stream(CLIENT, k, visit))
         losses.append([])
         for index, size in zip(batches.index, batches.size, strict=True):
@@ -46,7 +48,10 @@ def plain_loop(fed, theta, clients, visit=0, mu=0.0):
             loss.backward()
             start = dict(zip(layout.names, layout.tensors(theta).values(), strict=True))
             for name, p in module.named_parameters():
-                p.grad += mu * (p.detach() - start[name]) + fed.local.weight_decay * p.detach()
+                p.grad += (
+                    mu * (p.detach() - start[name])
+                    + fed.local.weight_decay * p.detach()
+                )
             optimiser.step()
             losses[-1].append(loss.item())
         rows.append(layout.row(module))
@@ -57,7 +62,9 @@ def plain_loop(fed, theta, clients, visit=0, mu=0.0):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_backends_agree_with_a_plain_loop(network, case, backend):
-    fed = federation(network, local=local_of(case), backend=backend, dtype=torch.float64, chunk=3)
+    fed = federation(
+        network, local=local_of(case), backend=backend, dtype=torch.float64, chunk=3
+    )
     theta = fed.start()[0]
     mu = 0.3 if case == "all" else 0.0
     correct = (lambda g, th: g + mu * (th - theta)) if mu else None
@@ -80,18 +87,29 @@ def test_per_client_arguments_of_a_correction():
     results = []
     for backend in ("lean", "batched"):
         fed = federation(backend=backend, dtype=torch.float64)
-        up = fed.train(fed.start()[0], correct=lambda g, th, w, s: g + s * (th - w), args=(anchors, anchors[:, :1]))
+        up = fed.train(
+            fed.start()[0],
+            correct=lambda g, th, w, s: g + s * (th - w),
+            args=(anchors, anchors[:, :1]),
+        )
         results.append(up.theta)
     torch.testing.assert_close(*results, rtol=0, atol=1e-10)
     alone = federation(dtype=torch.float64)
-    one = alone.train(alone.start()[0], torch.tensor([2]), correct=lambda g, th, w: g, args=(anchors[2:3],))
+    one = alone.train(
+        alone.start()[0],
+        torch.tensor([2]),
+        correct=lambda g, th, w: g,
+        args=(anchors[2:3],),
+    )
     assert torch.equal(one.clients, torch.tensor([2]))
 
 
 @pytest.mark.parametrize("backend", ["lean", "batched"])
 def test_a_correction_of_wrong_shape_names_the_fault(backend):
     fed = federation(backend=backend)
-    with pytest.raises((ClientError, ValueError), match=r"correct\(g, th, ...\) returned shape"):
+    with pytest.raises(
+        (ClientError, ValueError), match=r"correct\(g, th, ...\) returned shape"
+    ):
         fed.train(fed.start()[0], correct=lambda g, th: g[..., :3])
 
 
@@ -100,7 +118,11 @@ def test_same_bits_whatever_the_workers_and_the_order(network):
     theta = federation(network).start()[0]
     results = []
     for workers in (1, 2, 5):
-        fed = federation(network, workers=workers, local=Local(lr=0.1, batch_size=5, momentum=0.9, augment=True))
+        fed = federation(
+            network,
+            workers=workers,
+            local=Local(lr=0.1, batch_size=5, momentum=0.9, augment=True),
+        )
         order = torch.arange(4) if workers < 5 else torch.tensor([3, 1, 0, 2])
         up = fed.train(theta, order)
         results.append(up.theta[order.argsort()])
@@ -113,7 +135,12 @@ def test_same_bits_whatever_the_chunk_and_the_order(network):
     theta = federation(network).start()[0]
     results = []
     for chunk, order in ((1, [0, 1, 2, 3]), (3, [0, 1, 2, 3]), (None, [2, 3, 1, 0])):
-        fed = federation(network, backend="batched", chunk=chunk, local=Local(lr=0.1, batch_size=5, augment=True))
+        fed = federation(
+            network,
+            backend="batched",
+            chunk=chunk,
+            local=Local(lr=0.1, batch_size=5, augment=True),
+        )
         up = fed.train(theta, torch.tensor(order))
         results.append(up.theta[torch.tensor(order).argsort()])
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
@@ -146,17 +173,30 @@ def test_augment_is_crop_and_flip():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_kept_state_makes_two_rounds_one_long_one(backend, optimizer):
     """With a full batch there is no shuffling, so 2 x 2 steps with kept state are 4 steps; reset state are not."""
-    short = Local(lr=0.05, batch_size=None, steps=2, momentum=0.9, optimizer=optimizer, keep_state=True)
+    short = Local(
+        lr=0.05,
+        batch_size=None,
+        steps=2,
+        momentum=0.9,
+        optimizer=optimizer,
+        keep_state=True,
+    )
     fed, options = (
         federation(local=short, backend=backend, dtype=torch.float64),
         {"keep_state": False, "steps": 4},
     )
     theta = fed.start()[0]
     twice = fed.train(fed.train(theta).theta).theta
-    long = federation(backend=backend, dtype=torch.float64, local=short).train(theta, **options).theta
+    long = (
+        federation(backend=backend, dtype=torch.float64, local=short)
+        .train(theta, **options)
+        .theta
+    )
     torch.testing.assert_close(twice, long, rtol=0, atol=1e-10)
     forgetful = federation(backend=backend, dtype=torch.float64, local=short)
-    reset = forgetful.train(forgetful.train(theta, keep_state=False).theta, keep_state=False).theta
+    reset = forgetful.train(
+        forgetful.train(theta, keep_state=False).theta, keep_state=False
+    ).theta
     assert not torch.allclose(reset, long)
 
 
@@ -185,11 +225,19 @@ def test_plan_covers_an_epoch_and_marks_short_batches():
     p = plan(samples, Local(batch_size=5, epochs=2), np.random.default_rng(0))
     assert p.index.shape == (6, 5) and p.size.tolist() == [5, 5, 3, 5, 5, 3]
     for epoch in (slice(0, 3), slice(3, 6)):
-        seen = [i for row, size in zip(p.index[epoch], p.size[epoch], strict=True) for i in row[:size].tolist()]
+        seen = [
+            i
+            for row, size in zip(p.index[epoch], p.size[epoch], strict=True)
+            for i in row[:size].tolist()
+        ]
         assert sorted(seen) == samples.tolist()
-    dropped = plan(samples, Local(batch_size=5, drop_last=True), np.random.default_rng(0))
+    dropped = plan(
+        samples, Local(batch_size=5, drop_last=True), np.random.default_rng(0)
+    )
     assert dropped.size.tolist() == [5, 5]
-    tiny = plan(samples[:3], Local(batch_size=5, drop_last=True), np.random.default_rng(0))
+    tiny = plan(
+        samples[:3], Local(batch_size=5, drop_last=True), np.random.default_rng(0)
+    )
     assert tiny.size.tolist() == [3]  # a client smaller than a batch still trains
     steps = plan(samples, Local(batch_size=5, steps=4), np.random.default_rng(0))
     assert steps.size.tolist() == [5, 5, 3, 5]
@@ -229,12 +277,16 @@ def test_an_error_names_the_client_and_leaves_no_thread():
         fed.train(fed.start()[0], correct=fail, args=(torch.arange(4),))
     assert set(threading.enumerate()) == before
     assert torch.get_num_threads() == 1
-    assert fed.train(fed.start()[0]).theta.isfinite().all()  # and the federation goes on
+    assert (
+        fed.train(fed.start()[0]).theta.isfinite().all()
+    )  # and the federation goes on
 
 
 def test_an_error_stops_the_other_threads_at_their_next_step():
     """One worker fails at once, the other has 10,000 epochs to go: it must not finish them."""
-    fed = federation(sizes=(20, 20), workers=2, local=Local(lr=0.01, batch_size=2, epochs=10_000))
+    fed = federation(
+        sizes=(20, 20), workers=2, local=Local(lr=0.01, batch_size=2, epochs=10_000)
+    )
     steps = [0, 0]
 
     def fail(g, th, k):
@@ -252,7 +304,11 @@ def test_an_error_stops_the_other_threads_at_their_next_step():
 def test_nobody_may_be_asked_to_train(backend):
     fed = federation(backend=backend)
     up = fed.train(fed.start()[0], torch.zeros(4, dtype=torch.bool))
-    assert up.theta.shape == (0, fed.layout.D) and len(up.losses) == 0 and fed.meter.updates == 0
+    assert (
+        up.theta.shape == (0, fed.layout.D)
+        and len(up.losses) == 0
+        and fed.meter.updates == 0
+    )
 
 
 def test_a_diverged_client_does_not_keep_its_momentum():
@@ -294,7 +350,11 @@ def test_divergence_is_an_error_that_names_the_client(backend):
 def test_divergence_can_be_recorded_instead(backend):
     fed = federation(backend=backend, diverged="record")
     theta = fed.start()[0]
-    up = fed.train(theta, correct=lambda g, th, s: g * s, args=(torch.tensor([[1.0], [1.0], [1e38], [1.0]]),))
+    up = fed.train(
+        theta,
+        correct=lambda g, th, s: g * s,
+        args=(torch.tensor([[1.0], [1.0], [1e38], [1.0]]),),
+    )
     assert [e.client for e in fed.events] == [2]
     assert torch.equal(up.theta[2], theta) and up.theta.isfinite().all()
 
@@ -305,7 +365,9 @@ def test_dropout_is_seeded_per_client_and_refused_under_vmap():
     shape, _ = NETWORKS["mlp"]
 
     def model():
-        return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+        )
 
     from fednb.federation import Federation
 
@@ -317,14 +379,19 @@ def test_dropout_is_seeded_per_client_and_refused_under_vmap():
     state = torch.get_rng_state()
     a, b = make[0].train(theta), make[1].train(theta, torch.tensor([2, 0, 1]))
     assert torch.equal(a.theta, b.theta[torch.tensor([1, 2, 0])])
-    assert torch.equal(torch.get_rng_state(), state)  # the user's own stream is untouched
+    assert torch.equal(
+        torch.get_rng_state(), state
+    )  # the user's own stream is untouched
     with pytest.raises(ValueError, match="lean"):
         Federation(blobs(), ragged((9, 14, 7)), model, backend="batched")
 
 
 @pytest.mark.parametrize("backend", ["lean", "batched"])
 def test_amp_trains_in_low_precision_on_the_same_rows(backend):
-    exact, amp = (federation(backend=backend, local=Local(lr=0.05, batch_size=5, amp=a)) for a in (False, True))
+    exact, amp = (
+        federation(backend=backend, local=Local(lr=0.05, batch_size=5, amp=a))
+        for a in (False, True)
+    )
     theta = exact.start()[0]
     a, b = exact.train(theta).theta, amp.train(theta).theta
     assert b.dtype == torch.float32 and not torch.equal(a, b)

@@ -31,7 +31,9 @@ KEPT = Local(lr=0.05, batch_size=5, momentum=0.9, keep_state=True)
 # --- identities ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("local", [Local(lr=0.05, batch_size=5), KEPT], ids=["plain", "momentum kept"])
+@pytest.mark.parametrize(
+    "local", [Local(lr=0.05, batch_size=5), KEPT], ids=["plain", "momentum kept"]
+)
 @pytest.mark.parametrize(
     ("a", "b"),
     [
@@ -49,7 +51,10 @@ def test_identity(a, b, local):
 
 
 def test_wecfl_with_equal_sizes_is_fesem():
-    a, b = (go(m, federation(sizes=(10,) * 6, dtype=torch.float64), 3) for m in (WeCFL(3), FeSEM(3)))
+    a, b = (
+        go(m, federation(sizes=(10,) * 6, dtype=torch.float64), 3)
+        for m in (WeCFL(3), FeSEM(3))
+    )
     assert torch.equal(a.labels, b.labels)
     torch.testing.assert_close(a.theta, b.theta, rtol=0, atol=1e-12)
 
@@ -59,16 +64,38 @@ def test_weights_matter_when_sizes_differ():
     x = torch.tensor([[0.0], [1.0], [3.2], [4.2]], dtype=torch.float64)
     from fednb.clustering import weighted_kmeans
 
-    assert weighted_kmeans(x, torch.tensor([1, 1, 1, 1]), 2, seed=0).tolist() == [0, 0, 1, 1]
-    assert weighted_kmeans(x, torch.tensor([1, 100, 100, 1]), 2, seed=0).tolist() == [0, 0, 1, 1]
-    assert weighted_kmeans(x, torch.tensor([100, 100, 1, 1]), 2, seed=0).tolist() == [0, 1, 1, 1]
+    assert weighted_kmeans(x, torch.tensor([1, 1, 1, 1]), 2, seed=0).tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert weighted_kmeans(x, torch.tensor([1, 100, 100, 1]), 2, seed=0).tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert weighted_kmeans(x, torch.tensor([100, 100, 1, 1]), 2, seed=0).tolist() == [
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_clusters_found_are_the_true_ones_when_data_are_far_apart():
     dataset = data.load("digits")
-    parts = by_class_sets(dataset.y[: dataset.n_train], [4, 4, 4], [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9]], seed=0)
+    parts = by_class_sets(
+        dataset.y[: dataset.n_train],
+        [4, 4, 4],
+        [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9]],
+        seed=0,
+    )
     for method in (WeCFL(3), WeCFL(3, "last"), WeCFL(3, "all", "cosine"), FeSEM(3)):
-        fed = Federation(dataset, parts, partial(models.mlp, 64, (16,)), local=Local(lr=0.1, steps=5))
+        fed = Federation(
+            dataset, parts, partial(models.mlp, 64, (16,)), local=Local(lr=0.1, steps=5)
+        )
         assert run(method, fed, 2, progress=False).final["ari"] == 1.0, method
 
 
@@ -78,17 +105,29 @@ def test_clusters_found_are_the_true_ones_when_data_are_far_apart():
 def test_representation_is_the_part_it_names():
     layout = Layout.of(models.lenet5())
     theta = torch.arange(layout.D, dtype=torch.float32).repeat(2, 1)
-    sizes = {"last": 840, "dense": 400 * 120 + 120 + 120 * 84 + 84 + 84 * 10 + 10, "all": layout.P}  # released: 840
+    sizes = {
+        "last": 840,
+        "dense": 400 * 120 + 120 + 120 * 84 + 84 + 84 * 10 + 10,
+        "all": layout.P,
+    }  # released: 840
     for what, size in sizes.items():
         assert represent(theta, layout, what).shape == (2, size)
-    assert represent(theta, layout, "last")[0, -1] == layout.P - 1 - 10  # before the last bias
+    assert (
+        represent(theta, layout, "last")[0, -1] == layout.P - 1 - 10
+    )  # before the last bias
     assert represent(theta, layout, "dense")[0, -1] == layout.P - 1
-    torch.testing.assert_close(represent(theta, layout, "all", "cosine").norm(dim=1), torch.ones(2))
+    torch.testing.assert_close(
+        represent(theta, layout, "all", "cosine").norm(dim=1), torch.ones(2)
+    )
 
 
 def test_representation_sees_no_buffers():
     layout = Layout.of(models.cnn_bn())
-    assert represent(torch.zeros(1, layout.D), layout, "all").shape[1] == layout.P < layout.D
+    assert (
+        represent(torch.zeros(1, layout.D), layout, "all").shape[1]
+        == layout.P
+        < layout.D
+    )
 
 
 def test_a_network_without_dense_layers_is_told_what_to_do():
@@ -109,13 +148,23 @@ def test_weights_count_samples_batches_or_clients():
 def test_presets_say_what_differs():
     assert WeCFL.corrected(3) == WeCFL(3)
     assert WeCFL.as_printed(3) == WeCFL(3, settle=False)
-    assert WeCFL.as_released(3) == WeCFL(3, representation="last", weights="batches", aggregation="batches")
-    assert FeSEM.as_released(3).weights == "equal" and FeSEM.as_released(3).aggregation == "batches"
-    assert FeSEM.as_printed(3).aggregation == "equal" and isinstance(FeSEM.as_printed(3), FeSEM)
+    assert WeCFL.as_released(3) == WeCFL(
+        3, representation="last", weights="batches", aggregation="batches"
+    )
+    assert (
+        FeSEM.as_released(3).weights == "equal"
+        and FeSEM.as_released(3).aggregation == "batches"
+    )
+    assert FeSEM.as_printed(3).aggregation == "equal" and isinstance(
+        FeSEM.as_printed(3), FeSEM
+    )
     assert IFCA.corrected(3) == IFCA(3) and IFCA.as_released(3).aliased
 
 
-@pytest.mark.parametrize("wrong", [{"representation": "head"}, {"distance": "l1"}, {"weights": "n"}, {"clusters": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"representation": "head"}, {"distance": "l1"}, {"weights": "n"}, {"clusters": 0}],
+)
 def test_wrong_fields_are_refused(wrong):
     with pytest.raises(ValueError, match=f"WeCFL\\({next(iter(wrong))}"):
         WeCFL(**wrong)
@@ -130,7 +179,9 @@ def test_one_printed_round_is_one_e_and_one_m_step():
     up = twin.train(state.theta[state.labels])
     nearest = reference.sqdist(up.theta.tolist(), state.theta.tolist()).argmin(1)
     assert after.labels.tolist() == nearest.tolist()
-    means = reference.mean_by(up.theta.numpy(), fed.n.tolist(), nearest, old=state.theta.numpy())
+    means = reference.mean_by(
+        up.theta.numpy(), fed.n.tolist(), nearest, old=state.theta.numpy()
+    )
     np.testing.assert_allclose(after.theta.numpy(), means, atol=1e-12)
 
 
@@ -143,7 +194,9 @@ def test_ifca_picks_the_model_of_least_loss():
     losses = fed.loss(state.theta)  # (K, C)
     after = method.step(state, fed, 1)
     mine = losses.gather(1, after.labels[:, None])[:, 0]
-    assert torch.equal(mine, losses.min(1).values)  # Eq. 1b, so Eq. 1a cannot rise by the choice
+    assert torch.equal(
+        mine, losses.min(1).values
+    )  # Eq. 1b, so Eq. 1a cannot rise by the choice
     assert mine.mean() <= losses.gather(1, state.labels[:, None])[:, 0].mean()
 
 
@@ -160,7 +213,9 @@ def test_released_ifca_is_one_model_that_passes_through_all_clients():
     method = IFCA.as_released(3)
     state = go(method, fed, 1)
     go(method, twin, 1)
-    assert bool((state.theta == state.theta[0]).all())  # every cluster is the same object
+    assert bool(
+        (state.theta == state.theta[0]).all()
+    )  # every cluster is the same object
     after = method.step(state, fed, 1)
     w = state.theta[0]
     for k in range(twin.K):
@@ -186,13 +241,17 @@ def test_members_keep_their_momentum_apart():
     local = Local(lr=0.05, batch_size=None, momentum=0.9, keep_state=True)
     fed = federation(local=local, dtype=torch.float64)
     w = fed.start()[0]
-    first, second, again = fed.train(w).theta, fed.train(w, slot=1).theta, fed.train(w).theta
+    first, second, again = (
+        fed.train(w).theta,
+        fed.train(w, slot=1).theta,
+        fed.train(w).theta,
+    )
     torch.testing.assert_close(first, second, rtol=0, atol=1e-12)
     assert not torch.allclose(first, again)
     fed.restore(snapshot := fed.snapshot())
-    assert {tuple(key.split(".")[1:3]) for key in snapshot if key.startswith("memory")} == {
-        (str(k), str(slot)) for k in range(fed.K) for slot in (0, 1)
-    }
+    assert {
+        tuple(key.split(".")[1:3]) for key in snapshot if key.startswith("memory")
+    } == {(str(k), str(slot)) for k in range(fed.K) for slot in (0, 1)}
 
 
 @pytest.mark.parametrize("wrong", [{"members": 0}, {"mu": -1.0}])
@@ -230,7 +289,9 @@ def test_batch_statistics_are_those_of_one_clients_samples():
 
 def test_batch_statistics_change_nothing_without_batchnorm_and_something_with_it():
     for network, equal in (("mlp", True), ("cnn_bn", False)):
-        usual, other = (federation(network, sizes=SIZES, batch_stats=b) for b in (False, True))
+        usual, other = (
+            federation(network, sizes=SIZES, batch_stats=b) for b in (False, True)
+        )
         a, b = (fed.loss(fed.start()[0], on="test") for fed in (usual, other))
         assert torch.allclose(a, b) == equal
 
@@ -246,21 +307,51 @@ def test_draws_leave_samples_alone_and_come_back_with_a_snapshot():
 
 
 def test_run_evaluates_every_nth_and_each_of_the_last():
-    rounds = [row["round"] for row in run(FedAvg(), federation(), 10, every=4, last=3, progress=False).rows]
+    rounds = [
+        row["round"]
+        for row in run(FedAvg(), federation(), 10, every=4, last=3, progress=False).rows
+    ]
     assert rounds == [4, 8, 9, 10]
 
 
 def test_an_official_test_set_takes_the_place_of_the_clients_own():
-    task = Task(FedAvg(), "digits", partial(iid, clients=4, test=0.0), models.linear, Local(), 1, official=True)
+    task = Task(
+        FedAvg(),
+        "digits",
+        partial(iid, clients=4, test=0.0),
+        models.linear,
+        Local(),
+        1,
+        official=True,
+    )
     fed, dataset = task.federation(), data.load("digits")
     tested = np.concatenate(fed._parts.test)
     assert len(tested) > 0 and tested.min() >= dataset.n_train
-    assert task.key != Task(FedAvg(), "digits", partial(iid, clients=4, test=0.0), models.linear, Local(), 1).key
+    assert (
+        task.key
+        != Task(
+            FedAvg(),
+            "digits",
+            partial(iid, clients=4, test=0.0),
+            models.linear,
+            Local(),
+            1,
+        ).key
+    )
 
 
 def test_tags_are_no_part_of_the_key():
     plain, tagged = (
-        Task(FedAvg(), "digits", partial(iid, clients=4), models.linear, Local(), 1, tags=t) for t in ({}, {"K": 1})
+        Task(
+            FedAvg(),
+            "digits",
+            partial(iid, clients=4),
+            models.linear,
+            Local(),
+            1,
+            tags=t,
+        )
+        for t in ({}, {"K": 1})
     )
     assert plain.key == tagged.key
 
@@ -274,17 +365,24 @@ def test_a_subset_is_partitioned_like_a_pool_of_its_own():
     part = subset(y, law, 200, seed=3)
     both = np.concatenate([*part.train, *part.test])
     assert len(both) == len(set(both.tolist())) == 200 and both.max() < 1000
-    assert not np.array_equal(both, np.concatenate([*(p := subset(y, law, 200, seed=4)).train, *p.test]))
+    assert not np.array_equal(
+        both, np.concatenate([*(p := subset(y, law, 200, seed=4)).train, *p.test])
+    )
     with pytest.raises(ValueError, match="samples = 1001"):
         subset(y, law, 1001)
-    assert describe(partial(subset, law=law, samples=200)) == "subset(law=iid(clients=5), samples=200)"
+    assert (
+        describe(partial(subset, law=law, samples=200))
+        == "subset(law=iid(clients=5), samples=200)"
+    )
 
 
 def test_refill_replaces_small_clients_by_copies():
     def law(y, seed):
         sizes = [10, 2, 7, 1]
         return Partition(
-            [np.arange(s) + 100 * k for k, s in enumerate(sizes)], [np.arange(s) for s in sizes], np.arange(4)
+            [np.arange(s) + 100 * k for k, s in enumerate(sizes)],
+            [np.arange(s) for s in sizes],
+            np.arange(4),
         )
 
     part = refill(np.zeros(500), law, least=6)
@@ -307,11 +405,16 @@ def test_clusterability_and_objective_agree_with_their_loops(K, D, seed):
     labels = np.unique(rng.integers(0, 3, size=K), return_inverse=True)[1]
     tensors = torch.tensor(g), torch.tensor(lam), torch.tensor(labels)
     np.testing.assert_allclose(
-        clusterability(*tensors), reference.clusterability(g, lam, labels), rtol=1e-9, atol=1e-12
+        clusterability(*tensors),
+        reference.clusterability(g, lam, labels),
+        rtol=1e-9,
+        atol=1e-12,
     )
     centres = rng.normal(size=(3, D))
     fast = kmeans_objective(*tensors, torch.tensor(centres))
-    assert fast.item() == pytest.approx(reference.kmeans_objective(g, lam, labels, centres))
+    assert fast.item() == pytest.approx(
+        reference.kmeans_objective(g, lam, labels, centres)
+    )
 
 
 def test_clusterability_at_its_ends():
@@ -327,17 +430,24 @@ def convex(**options) -> Federation:
     """Softmax regression on blobs, two groups of clients with different classes: the theory's assumptions hold."""
     dataset = blobs(samples=160, classes=4, shape=(1, 2, 2))
     parts = by_class_sets(dataset.y[:160], [3, 3], [[0, 1], [2, 3]], seed=0)
-    return Federation(dataset, parts, partial(models.linear, 4, 4), dtype=torch.float64, **options)
+    return Federation(
+        dataset, parts, partial(models.linear, 4, 4), dtype=torch.float64, **options
+    )
 
 
 def test_f_falls_in_the_e_and_m_steps_and_in_the_local_one_if_the_bound_is_kept():
     free = wecfl_theory.trace(convex(), 2, 12, Q=3, eta=0.1)
     U = 1.0001 * max(line["U"] for line in free)
-    kept, broken = (wecfl_theory.trace(convex(), 2, 12, Q=3, eta=0.1, factor=f, U=U) for f in (1.0, 4.0))
+    kept, broken = (
+        wecfl_theory.trace(convex(), 2, 12, Q=3, eta=0.1, factor=f, U=U)
+        for f in (1.0, 4.0)
+    )
     for line in (*free, *kept, *broken):
         assert line["F_E"] <= line["F_0"] + 1e-12  # Lemma A.1
         assert line["F_M"] <= line["F_E"] + 1e-12  # Lemma A.2
-    assert all(line["F_L"] <= line["F_M"] + 1e-12 for line in kept)  # Lemma A.3, Theorem 6.2
+    assert all(
+        line["F_L"] <= line["F_M"] + 1e-12 for line in kept
+    )  # Lemma A.3, Theorem 6.2
     assert any(line["F_L"] > line["F_M"] for line in broken)
     assert kept[-1]["R_L"] > 1.2 * free[-1]["R_L"]  # the price: clients hardly learn
 
@@ -356,7 +466,9 @@ def test_r_obeys_the_lemmas_and_the_rate():
         assert line["R_L"] < line["R_M"]  # Lemma A.5 with small steps
     T = np.arange(1, 13)
     measured = np.cumsum([line["squared_gradient"] for line in lines]) / T
-    assert (measured <= wecfl_theory.rate_bound(T, lines[0]["R_M"], Q, eta, beta, B, U)).all()  # Eq. 9 and 10
+    assert (
+        measured <= wecfl_theory.rate_bound(T, lines[0]["R_M"], Q, eta, beta, B, U)
+    ).all()  # Eq. 9 and 10
     with pytest.raises(ValueError, match="2 / beta"):
         wecfl_theory.rate_bound(T, 1.0, Q, 100.0, beta, B, U)
     with pytest.raises(ValueError, match="together"):
@@ -382,36 +494,68 @@ def test_tasks_are_well_formed(profile, table):
     tasks = wecfl.TABLES[table](profile)
     cells = {(task.key, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks) and {task.profile for task in tasks} == {profile}
-    assert len({task.seed for task in tasks}) >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+    assert (
+        len({task.seed for task in tasks})
+        >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+    )
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
     y, y_test = np.arange(60_000) % 10, np.arange(10_000) % 10
-    tasks = [task for table in wecfl.TABLES.values() for task in table("paper") if task.seed == 0]
+    tasks = [
+        task
+        for table in wecfl.TABLES.values()
+        for task in table("paper")
+        if task.seed == 0
+    ]
     for task in {describe(task.partition): task for task in tasks}.values():
         part = task.partition(y, seed=0)
         part = match_test(part, y, y_test) if task.official else part
-        assert len(part.train) == 200 and min(map(len, part.test)) > 0, describe(task.partition)
+        assert len(part.train) == 200 and min(map(len, part.test)) > 0, describe(
+            task.partition
+        )
 
 
 def test_the_paper_profile_is_the_papers():
     for task in wecfl.TABLES["table2_alpha"]("paper"):
-        assert task.rounds == 100 and task.official and "clients=200" in describe(task.partition)
+        assert (
+            task.rounds == 100
+            and task.official
+            and "clients=200" in describe(task.partition)
+        )
         local = task.local
-        assert (local.lr, local.steps, local.batch_size, local.momentum) == (0.001, 10, 32, 0.9)
-        assert task.model is {"cifar10": models.lenet5, "fashion_mnist": models.cnn_bn}[task.dataset]
+        assert (local.lr, local.steps, local.batch_size, local.momentum) == (
+            0.001,
+            10,
+            32,
+            0.9,
+        )
+        assert (
+            task.model
+            is {"cifar10": models.lenet5, "fashion_mnist": models.cnn_bn}[task.dataset]
+        )
 
 
 def test_a_smoke_run_gives_records(tmp_path):
     from fednb import tables
     from fednb.reproduce import main
 
-    assert main(["wecfl", "--table", "figure3", "--out", str(tmp_path), "--jobs", "1"]) == 0
-    frame = tables.frame(wecfl.TABLES["figure3"]("smoke"), tmp_path / "figure3.json", last=3)
-    assert frame["K"].tolist() == [3, 5, 10] and frame["accuracy_weighted"].between(0, 1).all()
+    assert (
+        main(["wecfl", "--table", "figure3", "--out", str(tmp_path), "--jobs", "1"])
+        == 0
+    )
+    frame = tables.frame(
+        wecfl.TABLES["figure3"]("smoke"), tmp_path / "figure3.json", last=3
+    )
+    assert (
+        frame["K"].tolist() == [3, 5, 10]
+        and frame["accuracy_weighted"].between(0, 1).all()
+    )
 
 
-@pytest.mark.parametrize(("paper", "table"), [(p, t) for p, tables in CATALOGUE.items() for t in tables])
+@pytest.mark.parametrize(
+    ("paper", "table"), [(p, t) for p, tables in CATALOGUE.items() for t in tables]
+)
 def test_committed_records_are_whole_and_current(paper, table):
     """Every laptop task has its record, no record is left from an older task, and each names the code it ran."""
     records = store.read(RESULTS / paper / f"{table}.json")
@@ -421,19 +565,38 @@ def test_committed_records_are_whole_and_current(paper, table):
 
 
 def test_printed_numbers_are_read_with_their_cells():
-    two, five = wecfl.printed("2").set_index(["dataset", "setting", "K", "row"]), wecfl.printed("5")
+    two, five = (
+        wecfl.printed("2").set_index(["dataset", "setting", "K", "row"]),
+        wecfl.printed("5"),
+    )
     cell = two.loc["cifar10", "(3, 2)-class", 10, "WeCFL"]
-    assert (cell["accuracy_weighted"], cell["accuracy_weighted_std"]) == (0.7213, 0.0188)
-    assert np.isnan(two.loc["fashion_mnist", "α = (0.1, 10)", 5, "FedAvg+"]["accuracy_weighted_std"])
-    assert len(two) == len(five) == 48 and set(five["setting"]) == {"α = 0.1", "2-class"}
+    assert (cell["accuracy_weighted"], cell["accuracy_weighted_std"]) == (
+        0.7213,
+        0.0188,
+    )
+    assert np.isnan(
+        two.loc["fashion_mnist", "α = (0.1, 10)", 5, "FedAvg+"]["accuracy_weighted_std"]
+    )
+    assert len(two) == len(five) == 48 and set(five["setting"]) == {
+        "α = 0.1",
+        "2-class",
+    }
 
 
 def test_ensembles_of_five_are_read_from_those_of_ten(tmp_path):
     from fednb import tables
 
-    tasks = [task for task in wecfl.TABLES["table5_class"]("smoke") if task.tags["row"] in ("FedAvg", "FedAvg+")]
+    tasks = [
+        task
+        for task in wecfl.TABLES["table5_class"]("smoke")
+        if task.tags["row"] in ("FedAvg", "FedAvg+")
+    ]
     for task in tasks:
         store.append(tmp_path / "x.json", task.record())
     frame = wecfl.with_halves(tables.frame(tasks, tmp_path / "x.json", last=3))
-    assert sorted(zip(frame["row"], frame["K"], strict=True)) == [("FedAvg", 1), ("FedAvg+", 5), ("FedAvg+", 10)]
+    assert sorted(zip(frame["row"], frame["K"], strict=True)) == [
+        ("FedAvg", 1),
+        ("FedAvg+", 5),
+        ("FedAvg+", 10),
+    ]
     assert frame[list(wecfl.CURVES)].notna().all(axis=None)

@@ -38,15 +38,21 @@ class ActiveFL:
     """
 
     sampled: int | float = 10
-    alpha1: float = 0.75  # share of clients, those of least value, that the softmax leaves out
+    alpha1: float = (
+        0.75  # share of clients, those of least value, that the softmax leaves out
+    )
     alpha2: float = 0.01  # inverse temperature
     alpha3: float = 0.1  # share of the m clients that is drawn uniformly
-    candidates: int | None = None  # drawn uniformly and asked anew, instead of α_1; None: all, with their last values
+    candidates: int | None = (
+        None  # drawn uniformly and asked anew, instead of α_1; None: all, with their last values
+    )
     scaled: bool = True  # v_k = √n_k times the mean loss; False: the mean loss
 
     def __post_init__(self) -> None:
         if not (0 <= self.alpha1 < 1 and self.alpha2 >= 0 and 0 <= self.alpha3 <= 1):
-            raise ValueError(f"{self!r}: need 0 <= alpha1 < 1, alpha2 >= 0 and 0 <= alpha3 <= 1")
+            raise ValueError(
+                f"{self!r}: need 0 <= alpha1 < 1, alpha2 >= 0 and 0 <= alpha3 <= 1"
+            )
 
     @classmethod
     def as_printed(cls, sampled: int | float = 10) -> ActiveFL:
@@ -56,12 +62,23 @@ class ActiveFL:
     @classmethod
     def as_released(cls, sampled: int = 10) -> ActiveFL:
         """FedCVR-Bolt's code."""
-        return cls(sampled, alpha1=0.0, alpha2=1.0, alpha3=0.0, candidates=2 * sampled, scaled=False)
+        return cls(
+            sampled,
+            alpha1=0.0,
+            alpha2=1.0,
+            alpha3=0.0,
+            candidates=2 * sampled,
+            scaled=False,
+        )
 
     def init(self, fed) -> State:
         """Initialise w, and value it everywhere."""
         theta = fed.start()
-        return State(theta, torch.zeros_like(fed.n), self.worth(fed, theta[0], torch.arange(fed.K)))
+        return State(
+            theta,
+            torch.zeros_like(fed.n),
+            self.worth(fed, theta[0], torch.arange(fed.K)),
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
@@ -71,19 +88,37 @@ class ActiveFL:
             A = fed.sample(max(self.candidates, m))
             pool = torch.zeros_like(pool).index_fill(0, A, True)
             value = value.index_copy(0, A, self.worth(fed, theta[0], A))
-        left = value.argsort(stable=True)[: int(self.alpha1 * fed.K)]  # the α_1 K clients of least value
+        left = value.argsort(stable=True)[
+            : int(self.alpha1 * fed.K)
+        ]  # the α_1 K clients of least value
         logits = (self.alpha2 * value).where(pool, -torch.inf)  # p_k ∝ exp(α_2 v_k)
         logits = logits.index_fill(0, left, -torch.inf)  # v_k = -∞
         most = min(m - int(self.alpha3 * m), int(logits.isfinite().sum()))
         S = weighted_sample(fed, most, logits)  # (1 - α_3) m clients by p_k
         if most < m:  # α_3 m of the others, uniformly
-            S = torch.cat([S, fed.sample(m - most, among=torch.ones_like(pool).index_fill(0, S, False))]).sort().values
+            S = (
+                torch.cat(
+                    [
+                        S,
+                        fed.sample(
+                            m - most,
+                            among=torch.ones_like(pool).index_fill(0, S, False),
+                        ),
+                    ]
+                )
+                .sort()
+                .values
+            )
         up = fed.train(theta[0], S)
         if self.candidates is None:
-            value = value.index_copy(0, S, self.worth(fed, theta[0], S))  # v_k of those who trained, at the w they got
+            value = value.index_copy(
+                0, S, self.worth(fed, theta[0], S)
+            )  # v_k of those who trained, at the w they got
         return State(mean(up.theta, fed.n[S])[None], labels, value)
 
     def worth(self, fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
         """Value w at clients."""
         clients = clients.to(fed.n.device)
-        return fed.loss(w, clients).double() * (fed.n[clients].sqrt() if self.scaled else 1)
+        return fed.loss(w, clients).double() * (
+            fed.n[clients].sqrt() if self.scaled else 1
+        )

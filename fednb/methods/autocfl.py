@@ -41,12 +41,16 @@ class AutoCFL:
 
     sampled: int | float = 1.0  # after the vote; in it all clients take part
     voting: int = 2  # rounds
-    adjust: bool = True  # as many local steps for each client as the median client's epochs have
+    adjust: bool = (
+        True  # as many local steps for each client as the median client's epochs have
+    )
     n_max: int = 10  # most clusters in one vote
 
     def __post_init__(self) -> None:
         if self.voting < 1:
-            raise ValueError(f"AutoCFL(voting={self.voting}): at least one round must vote")
+            raise ValueError(
+                f"AutoCFL(voting={self.voting}): at least one round must vote"
+            )
 
     def init(self, fed) -> State:
         """All clients are one cluster, and nobody has voted."""
@@ -58,16 +62,27 @@ class AutoCFL:
         """Run one round."""
         theta, labels, ballots, total = state
         S = fed.sample(self.sampled if t >= self.voting else 1.0)
-        up = fed.train(theta[labels[S]], S, **self.work(fed))  # local training adjustment
+        up = fed.train(
+            theta[labels[S]], S, **self.work(fed)
+        )  # local training adjustment
         if t < self.voting:
             alike = (1 + cosine((up.theta - theta[0])[:, : fed.layout.P])) / 2
             vote = best_spectral(alike, self.n_max, fed.draw())
-            weight = 1 / (1 + min(vote.score, 1.0))  # 1 for perfect clusters, ½ for clusters that are none
-            ballots, total = ballots + weight * (vote.labels[:, None] == vote.labels).to(ballots), total + weight
+            weight = 1 / (
+                1 + min(vote.score, 1.0)
+            )  # 1 for perfect clusters, ½ for clusters that are none
+            ballots, total = (
+                ballots + weight * (vote.labels[:, None] == vote.labels).to(ballots),
+                total + weight,
+            )
         if t == self.voting - 1:
-            labels = components(2 * ballots > total)  # the majority decides about each pair
+            labels = components(
+                2 * ballots > total
+            )  # the majority decides about each pair
             theta = theta.repeat(int(labels.max()) + 1, 1)
-        return State(mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, ballots, total)
+        return State(
+            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, ballots, total
+        )
 
     def work(self, fed) -> dict[str, int]:
         """The change of local training that gives all clients the same number of steps."""

@@ -50,16 +50,28 @@ class BriggsHC:
     swapped: bool = False  # similarities for distances
 
     def __post_init__(self) -> None:
-        choices = {"metric": ("cosine", "euclidean", "manhattan"), "linkage": ("average", "complete", "single")}
-        choices |= {"update": ("parameters", "state"), "aggregation": ("samples", "equal")}
+        choices = {
+            "metric": ("cosine", "euclidean", "manhattan"),
+            "linkage": ("average", "complete", "single"),
+        }
+        choices |= {
+            "update": ("parameters", "state"),
+            "aggregation": ("samples", "equal"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"BriggsHC({name}={getattr(self, name)!r}): choose {', '.join(allowed)}")
+                raise ValueError(
+                    f"BriggsHC({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
+                )
         if self.swapped and self.metric != "cosine":
-            raise ValueError(f"BriggsHC(metric={self.metric!r}, swapped=True): only the cosine has a similarity")
+            raise ValueError(
+                f"BriggsHC(metric={self.metric!r}, swapped=True): only the cosine has a similarity"
+            )
 
     @classmethod
-    def as_released(cls, warmup: int = 20, threshold: float = 0.05, **changes: Any) -> BriggsHC:
+    def as_released(
+        cls, warmup: int = 20, threshold: float = 0.05, **changes: Any
+    ) -> BriggsHC:
         """The code of OCFL's authors, at the least of their thresholds."""
         code = {"update": "state", "aggregation": "equal", "swapped": True}
         return cls(warmup, threshold, **code | changes)
@@ -81,14 +93,24 @@ class BriggsHC:
         before = theta[labels[S]]
         up = fed.train(before, S)  # w_k <- ClientUpdate(k, w)
         if now:
-            D = self.distances(displacement(fed, before, up, self.update))  # of Δw_k = w_k - w
-            labels = agglomerative(D, self.threshold, self.linkage)  # HierarchicalClustering(Δw, P)
+            D = self.distances(
+                displacement(fed, before, up, self.update)
+            )  # of Δw_k = w_k - w
+            labels = agglomerative(
+                D, self.threshold, self.linkage
+            )  # HierarchicalClustering(Δw, P)
             theta = theta.repeat(int(labels.max()) + 1, 1)  # each cluster starts from w
         weights = fed.n[S] if self.aggregation == "samples" else torch.ones_like(S)
-        return State(mean_by(up.theta, weights, labels[S], old=theta), labels)  # w_c <- Σ n_k / n_c w_k
+        return State(
+            mean_by(up.theta, weights, labels[S], old=theta), labels
+        )  # w_c <- Σ n_k / n_c w_k
 
     def distances(self, delta: Tensor) -> Tensor:
         """All pairs of updates (K, d): what is handed to the clustering, (K, K)."""
         if self.metric == "cosine":
             return cosine(delta) if self.swapped else cosine_distance(delta)
-        return sqdist(delta).sqrt() if self.metric == "euclidean" else torch.cdist(delta, delta, p=1)
+        return (
+            sqdist(delta).sqrt()
+            if self.metric == "euclidean"
+            else torch.cdist(delta, delta, p=1)
+        )

@@ -44,7 +44,9 @@ class CFL:
     eps2: float = 0.5
     relative: bool = True  # eps1 and eps2 are multiples of ``peak``; False: lengths
     gamma_max: float = 0.0  # how far a client's update may be from its group's; 0 cuts whatever is not parallel
-    linkage: str = "complete"  # the released code's; "single" is the optimal cut of the paper
+    linkage: str = (
+        "complete"  # the released code's; "single" is the optimal cut of the paper
+    )
     wait: int = 20  # no cut in the first rounds
     smallest: int = 3  # clusters of fewer clients are not cut
 
@@ -78,28 +80,52 @@ class CFL:
             delta = new[labels[S] == c, :P] - theta[c, :P]  # ΔW_i = θ_i − θ_c
             peak[c] = max(peak[c], mean(delta, fed.n[members]).norm())
             small = int((labels == c).sum()) < self.smallest
-            if t < self.wait or small or not self.restless(delta, fed.n[members], peak[c]):
+            if (
+                t < self.wait
+                or small
+                or not self.restless(delta, fed.n[members], peak[c])
+            ):
                 continue
             others = (labels == c).index_fill(0, S, False).nonzero()[:, 0]
             if len(others):  # with full participation there are none
-                S, new = torch.cat([S, others]), torch.cat([new, fed.train(theta[c], others).theta])
-                members, delta = S[labels[S] == c], new[labels[S] == c, :P] - theta[c, :P]
+                S, new = (
+                    torch.cat([S, others]),
+                    torch.cat([new, fed.train(theta[c], others).theta]),
+                )
+                members, delta = (
+                    S[labels[S] == c],
+                    new[labels[S] == c, :P] - theta[c, :P],
+                )
             if self.restless(delta, fed.n[members], peak[c]):
                 part = self.cut(delta)  # c1, c2 <- bipartition of α
                 if part.any():
-                    labels[members[part == 1]] = len(theta)  # C <- C without c, with c1 and c2
-                    theta, peak = torch.cat([theta, theta[c : c + 1]]), torch.cat([peak, peak[c : c + 1]])
-        theta = mean_by(new, fed.n[S], labels[S], old=theta)  # θ_c <- θ_c + Σ_i D_i / D_c ΔW_i
+                    labels[members[part == 1]] = len(
+                        theta
+                    )  # C <- C without c, with c1 and c2
+                    theta, peak = (
+                        torch.cat([theta, theta[c : c + 1]]),
+                        torch.cat([peak, peak[c : c + 1]]),
+                    )
+        theta = mean_by(
+            new, fed.n[S], labels[S], old=theta
+        )  # θ_c <- θ_c + Σ_i D_i / D_c ΔW_i
         return State(theta, labels, peak)
 
     def restless(self, delta: Tensor, n: Tensor, peak: Tensor) -> bool:
         """Whether the mean update (n clients, P) is shorter than ε1 while the longest one is longer than ε2."""
         unit = peak if self.relative else 1.0
-        return bool(mean(delta, n).norm() < self.eps1 * unit and delta.norm(dim=1).max() > self.eps2 * unit)
+        return bool(
+            mean(delta, n).norm() < self.eps1 * unit
+            and delta.norm(dim=1).max() > self.eps2 * unit
+        )
 
     def cut(self, delta: Tensor) -> Tensor:
         """Labels (n,) of two parts; all 0 if they are no further apart than ``gamma_max`` explains."""
         alpha = cosine(delta)
         part = bipartition(alpha, self.linkage)
         across = alpha[part == 0][:, part == 1].max()
-        return part if self.gamma_max < ((1 - across) / 2).sqrt() else torch.zeros_like(part)
+        return (
+            part
+            if self.gamma_max < ((1 - across) / 2).sqrt()
+            else torch.zeros_like(part)
+        )

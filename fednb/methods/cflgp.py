@@ -52,8 +52,13 @@ class CFLGP:
     criterion: str = "cycle"  # the models in turn; or "own": the first model's place, filled with the client's own
 
     def __post_init__(self) -> None:
-        if min(self.clusters, self.period, self.features) < 1 or self.criterion not in ("cycle", "own"):
-            raise ValueError(f"{self!r}: need clusters, period, features >= 1 and criterion 'cycle' or 'own'")
+        if min(self.clusters, self.period, self.features) < 1 or self.criterion not in (
+            "cycle",
+            "own",
+        ):
+            raise ValueError(
+                f"{self!r}: need clusters, period, features >= 1 and criterion 'cycle' or 'own'"
+            )
 
     @classmethod
     def as_released(cls, **changes) -> CFLGP:
@@ -69,9 +74,15 @@ class CFLGP:
         """Models differ; all clients begin with the first; features are zero."""
         theta, P = fed.start(self.clusters), fed.layout.P
         draw = torch.Generator().manual_seed(fed.draw())
-        columns = torch.randperm(P, generator=draw)[: self.features].sort().values.to(theta.device)
+        columns = (
+            torch.randperm(P, generator=draw)[: self.features]
+            .sort()
+            .values.to(theta.device)
+        )
         G = theta.new_zeros(fed.K, self.clusters, len(columns))
-        return State(theta, torch.zeros_like(fed.n), G, torch.zeros_like(G[:, :, 0]), columns)
+        return State(
+            theta, torch.zeros_like(fed.n), G, torch.zeros_like(G[:, :, 0]), columns
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
@@ -81,21 +92,33 @@ class CFLGP:
         if t % self.period == 0 and t // self.period < self.updates:
             c = (t // self.period) % len(theta) if self.criterion == "cycle" else 0
             move = (up.theta - theta[labels[S]])[:, columns]
-            if self.criterion == "cycle":  # the others train the criterion too; their cluster's model is another
+            if (
+                self.criterion == "cycle"
+            ):  # the others train the criterion too; their cluster's model is another
                 others = labels[S] != c
                 if others.any():
                     there = fed.train(theta[c], S[others], slot=1).theta
-                    move = move.index_copy(0, others.nonzero()[:, 0], (there - theta[c])[:, columns])
+                    move = move.index_copy(
+                        0, others.nonzero()[:, 0], (there - theta[c])[:, columns]
+                    )
             G, asked = G.clone(), asked.clone()
             asked[S, c] += 1
-            G[S, c] += (move - G[S, c]) / asked[S, c, None]  # g_c <- (1 − β) g_c + β gradient
+            G[S, c] += (move - G[S, c]) / asked[
+                S, c, None
+            ]  # g_c <- (1 − β) g_c + β gradient
             labels = self.partition(G, labels, fed.draw())
-        return State(mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, G, asked, columns)
+        return State(
+            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, G, asked, columns
+        )
 
     def partition(self, G: Tensor, old: Tensor, seed: int) -> Tensor:  # (K,)
         """Cluster the features, and name the clusters so that most clients keep theirs."""
         x = G.flatten(1).double()  # (K, C d)
-        size, axes = torch.linalg.eigh(x @ x.T)  # the leading singular directions, by way of the Gram matrix
+        size, axes = torch.linalg.eigh(
+            x @ x.T
+        )  # the leading singular directions, by way of the Gram matrix
         leading = (axes * size.clamp_min(0).sqrt())[:, -self.clusters :]
-        found = weighted_kmeans(leading, torch.ones_like(size), min(self.clusters, len(x)), seed)
+        found = weighted_kmeans(
+            leading, torch.ones_like(size), min(self.clusters, len(x)), seed
+        )
         return keep_names(found, old, self.clusters)

@@ -17,7 +17,9 @@ def seats(sampled: int | float, K: int) -> int:
     """How many of K clients: a number of them, at most K, or a fraction; as ``fed.sample`` counts."""
     fraction = isinstance(sampled, float)
     if not sampled > 0 or (fraction and sampled > 1):
-        raise ValueError(f"sampled={sampled!r} is neither a positive number of clients nor a fraction in (0, 1]")
+        raise ValueError(
+            f"sampled={sampled!r} is neither a positive number of clients nor a fraction in (0, 1]"
+        )
     return math.ceil(sampled * K) if fraction else min(sampled, K)
 
 
@@ -37,8 +39,12 @@ def weighted_sample(fed, size: int, logits: Tensor) -> Tensor:  # (size,)
 def boltzmann(v: Tensor, coalitions: Tensor, beta: float) -> Tensor:
     """π_p(k) ∝ exp(β v_k) in each coalition (FedCVR-Bolt, Eq. 8): (K,), (K,) -> (K,); β = inf leaves the best."""
     C = int(coalitions.max()) + 1
-    best = v.new_zeros(C).scatter_reduce(0, coalitions, v, "amax", include_self=False)[coalitions]
-    pi = torch.where(v < best, beta * (v - best), 0).exp()  # at most 1: nothing overflows
+    best = v.new_zeros(C).scatter_reduce(0, coalitions, v, "amax", include_self=False)[
+        coalitions
+    ]
+    pi = torch.where(
+        v < best, beta * (v - best), 0
+    ).exp()  # at most 1: nothing overflows
     return pi / v.new_zeros(C).index_add(0, coalitions, pi)[coalitions]
 
 
@@ -53,7 +59,13 @@ def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Te
 
 def divided(n: Tensor, coalitions: Tensor, S: Tensor) -> Tensor:  # (K,)
     """Weights of clients: those of S share the samples n (K,) of their whole coalition, in proportion to their own."""
-    return n * (torch.bincount(coalitions, n.double()) / torch.bincount(coalitions[S], n[S].double()))[coalitions]
+    return (
+        n
+        * (
+            torch.bincount(coalitions, n.double())
+            / torch.bincount(coalitions[S], n[S].double())
+        )[coalitions]
+    )
 
 
 def shuffled(fed, coalitions: Tensor) -> Tensor:  # (K,)

@@ -46,7 +46,11 @@ class Ensemble:
 
     def init(self, fed) -> State:
         """Initialise every member differently."""
-        return State(fed.start(self.members), torch.zeros_like(fed.n), torch.ones(fed.K, self.members).to(fed.n.device))
+        return State(
+            fed.start(self.members),
+            torch.zeros_like(fed.n),
+            torch.ones(fed.K, self.members).to(fed.n.device),
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of each member, with clients and batches of its own."""

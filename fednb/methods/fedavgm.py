@@ -39,7 +39,9 @@ class FedAvgM:
     def init(self, fed) -> State:
         """Start with no momentum."""
         theta = fed.start()
-        return State(theta, torch.zeros_like(fed.n), torch.zeros_like(theta[0, : fed.layout.P]))
+        return State(
+            theta, torch.zeros_like(fed.n), torch.zeros_like(theta[0, : fed.layout.P])
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""

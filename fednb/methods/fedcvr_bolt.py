@@ -21,7 +21,15 @@ from torch import Tensor
 
 from ..clustering import relabel, spectral, weighted_kmeans
 from ..params import mean
-from ..similarity import cosine, covariance_step, laplacian, rbf, sigmoid, total_reduction, variance_reduction
+from ..similarity import (
+    cosine,
+    covariance_step,
+    laplacian,
+    rbf,
+    sigmoid,
+    total_reduction,
+    variance_reduction,
+)
 from .choice import boltzmann, divided, gumbel, representatives, seats, shuffled
 from .wecfl import represent
 
@@ -61,8 +69,12 @@ class FedCVRBolt:
     sampled: int | float = 10  # P
     warmup: int = 30  # first rounds, with uniform sampling and without line 16
     beta: float = 1.0
-    rate: float | str = "restart"  # γ_t: "restart" 1/2, 1/3, ... after the warm-up; "round" 1/t; or a constant
-    coalitions: str | tuple[int, ...] = "rbf"  # kernel of spectral clustering; "kmeans"; or given for each client
+    rate: float | str = (
+        "restart"  # γ_t: "restart" 1/2, 1/3, ... after the warm-up; "round" 1/t; or a constant
+    )
+    coalitions: str | tuple[int, ...] = (
+        "rbf"  # kernel of spectral clustering; "kmeans"; or given for each client
+    )
     gamma: float = 1.0  # the kernel's
     representation: str = "last"  # parameters looked at: weights of the "last" fully connected layer, "dense" or "all"
     most: int | None = 300  # at most so many of them, drawn once; None: all
@@ -74,12 +86,29 @@ class FedCVRBolt:
     shuffled: bool = False  # the control: coalitions of the same sizes, their members drawn anew every round
 
     def __post_init__(self) -> None:
-        rate = self.rate in ("restart", "round") if isinstance(self.rate, str) else 0 <= self.rate <= 1
-        good = {"rate": rate, "beta": self.beta >= 0, "initial": 0 <= self.initial <= 1, "gamma": self.gamma > 0}
-        good |= {"aggregation": self.aggregation in ("coalition", "own"), "variance": self.variance > 0}
-        good |= {"coalitions": self.coalitions in COALITIONS or isinstance(self.coalitions, tuple)}
+        rate = (
+            self.rate in ("restart", "round")
+            if isinstance(self.rate, str)
+            else 0 <= self.rate <= 1
+        )
+        good = {
+            "rate": rate,
+            "beta": self.beta >= 0,
+            "initial": 0 <= self.initial <= 1,
+            "gamma": self.gamma > 0,
+        }
+        good |= {
+            "aggregation": self.aggregation in ("coalition", "own"),
+            "variance": self.variance > 0,
+        }
+        good |= {
+            "coalitions": self.coalitions in COALITIONS
+            or isinstance(self.coalitions, tuple)
+        }
         for name in (name for name in good if not good[name]):
-            raise ValueError(f"FedCVRBolt({name}={getattr(self, name)!r}) makes no sense: see the fields' comments")
+            raise ValueError(
+                f"FedCVRBolt({name}={getattr(self, name)!r}) makes no sense: see the fields' comments"
+            )
 
     @classmethod
     def as_printed(cls, **changes: Any) -> FedCVRBolt:
@@ -89,7 +118,9 @@ class FedCVRBolt:
     @classmethod
     def as_released(cls, **changes: Any) -> FedCVRBolt:
         """The authors' code; its CIFAR-10 script has rate=0.01, its regression coalitions="kmeans"."""
-        return cls(**{"centred": False, "innovation": False, "aggregation": "own"} | changes)
+        return cls(
+            **{"centred": False, "innovation": False, "aggregation": "own"} | changes
+        )
 
     @classmethod
     def corrected(cls, **changes: Any) -> FedCVRBolt:
@@ -99,8 +130,14 @@ class FedCVRBolt:
     def init(self, fed) -> State:
         """Line 1: θ_k(1) = θ_gl(1), and C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
         theta, labels = fed.start(), torch.zeros_like(fed.n)
-        columns = represent(torch.arange(fed.layout.D)[None], fed.layout, self.representation)[0]
-        columns = columns[np.sort(np.random.default_rng(fed.draw()).permutation(len(columns))[: self.most])]
+        columns = represent(
+            torch.arange(fed.layout.D)[None], fed.layout, self.representation
+        )[0]
+        columns = columns[
+            np.sort(
+                np.random.default_rng(fed.draw()).permutation(len(columns))[: self.most]
+            )
+        ]
         seen = theta[:, columns].repeat(fed.K, 1) * (not self.centred)
         c_diag = torch.full_like(seen, self.variance, dtype=torch.float64)
         c_alpha = (self.initial + (1 - self.initial) * share(fed))[:, None] * c_diag
@@ -120,16 +157,32 @@ class FedCVRBolt:
         up = fed.train(w, S)  # l. 9 to 11
         rows = (up.theta - w if self.centred else up.theta)[:, state.columns]
         new = seen.index_copy(0, S, rows)  # (K, d): the others stay as they were
-        weights = fed.n if t < self.warmup or self.aggregation == "own" else divided(fed.n, coalitions, S)
-        state = state._replace(theta=mean(up.theta, weights[S])[None], coalitions=coalitions, seen=new)  # l. 18
+        weights = (
+            fed.n
+            if t < self.warmup or self.aggregation == "own"
+            else divided(fed.n, coalitions, S)
+        )
+        state = state._replace(
+            theta=mean(up.theta, weights[S])[None], coalitions=coalitions, seen=new
+        )  # l. 18
         if t < self.warmup:
             return state._replace(expected=new)
         j = first[coalitions]  # (K,) the representative of each client
         rho = torch.nn.functional.cosine_similarity(seen, seen[j])  # l. 4
-        expected = (rho[:, None] * new[j]).index_copy(0, first, new[first])  # l. 12 to 14: Eq. 9
-        r = new - (expected.index_copy(0, S, state.expected[S]) if self.innovation else expected)  # (K, d)
-        rate = {"restart": 1 / (t - self.warmup + 2), "round": 1 / (t + 1)}.get(self.rate, self.rate)
-        c_alpha, c_diag = covariance_step(state.c_alpha, state.c_diag, r.double(), share(fed), rate)  # l. 16: Eq. 11
+        expected = (rho[:, None] * new[j]).index_copy(
+            0, first, new[first]
+        )  # l. 12 to 14: Eq. 9
+        r = new - (
+            expected.index_copy(0, S, state.expected[S])
+            if self.innovation
+            else expected
+        )  # (K, d)
+        rate = {"restart": 1 / (t - self.warmup + 2), "round": 1 / (t + 1)}.get(
+            self.rate, self.rate
+        )
+        c_alpha, c_diag = covariance_step(
+            state.c_alpha, state.c_diag, r.double(), share(fed), rate
+        )  # l. 16: Eq. 11
         return state._replace(expected=expected, c_alpha=c_alpha, c_diag=c_diag)
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
@@ -137,8 +190,12 @@ class FedCVRBolt:
         if not isinstance(self.coalitions, str):
             return relabel(torch.tensor(self.coalitions, device=seen.device))
         kernel = COALITIONS[self.coalitions]
-        rows = torch.nn.functional.normalize(seen.double()) if kernel else seen.double()  # l. 3
-        rows, code = rows.unique(dim=0, return_inverse=True)  # sorted: the order of clients does not matter
+        rows = (
+            torch.nn.functional.normalize(seen.double()) if kernel else seen.double()
+        )  # l. 3
+        rows, code = rows.unique(
+            dim=0, return_inverse=True
+        )  # sorted: the order of clients does not matter
         if len(rows) > P and kernel:
             code = spectral(kernel(rows, self.gamma), P, seed)[code]
         elif len(rows) > P:

@@ -41,11 +41,15 @@ class FedEM:
 
     components: int = 3
     sampled: int | float = 1.0
-    temperature: float = 1.0  # of the losses in the E step; 1 is a client's q if one sample spoke for it
+    temperature: float = (
+        1.0  # of the losses in the E step; 1 is a client's q if one sample spoke for it
+    )
 
     def __post_init__(self) -> None:
         if self.components < 1 or not self.temperature > 0:
-            raise ValueError(f"{self!r}: need at least one component, and a temperature > 0")
+            raise ValueError(
+                f"{self!r}: need at least one component, and a temperature > 0"
+            )
 
     def init(self, fed) -> State:
         """Initialise θ_1, …, θ_M, all different; π is uniform."""
@@ -57,11 +61,21 @@ class FedEM:
         """Run one round of Algorithm 1."""
         theta, votes = state.theta, state.votes
         S = fed.sample(self.sampled)  # server broadcasts θ_m to the clients
-        q = posterior(votes[S], fed.loss(theta, S), self.temperature)  # E step: q_m ∝ π_m exp(−loss of θ_m)
+        q = posterior(
+            votes[S], fed.loss(theta, S), self.temperature
+        )  # E step: q_m ∝ π_m exp(−loss of θ_m)
         votes = votes.index_copy(0, S, q)  # M step: π_m <- mean of q_m
         rows = []
-        for m in range(len(theta)):  # M step: θ_m <- LocalSolver, with the loss weighted by q_m
-            up = fed.train(theta[m], S, correct=lambda g, th, q_m: q_m * g, args=(q[:, m : m + 1],), slot=m)
+        for m in range(
+            len(theta)
+        ):  # M step: θ_m <- LocalSolver, with the loss weighted by q_m
+            up = fed.train(
+                theta[m],
+                S,
+                correct=lambda g, th, q_m: q_m * g,
+                args=(q[:, m : m + 1],),
+                slot=m,
+            )
             rows.append(mean(up.theta, fed.n[S]))  # θ_m <- Σ_t n_t / n θ_mt
         return State(torch.stack(rows), votes.argmax(1), votes)
 

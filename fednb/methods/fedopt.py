@@ -61,5 +61,7 @@ class FedOpt:
             v = self.beta2 * state.v + (1 - self.beta2) * delta**2
         else:
             v = state.v - (1 - self.beta2) * delta**2 * torch.sign(state.v - delta**2)
-        x = torch.cat([x[:P] + self.server_lr * m / (v.sqrt() + self.tau), x_bar[P:]])  # x_{t+1}
+        x = torch.cat(
+            [x[:P] + self.server_lr * m / (v.sqrt() + self.tau), x_bar[P:]]
+        )  # x_{t+1}
         return State(x[None], state.labels, m, v)

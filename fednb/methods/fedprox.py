@@ -26,5 +26,7 @@ class FedProx(FedAvg):
         """Run one round of Algorithm 2."""
         w = state.theta[0]
         S = fed.sample(self.sampled)  # server selects S_t
-        up = fed.train(w, S, correct=lambda g, th: g + self.mu * (th - w))  # argmin h_k(w; w^t), inexactly
+        up = fed.train(
+            w, S, correct=lambda g, th: g + self.mu * (th - w)
+        )  # argmin h_k(w; w^t), inexactly
         return State(mean(up.theta, fed.n[S])[None], state.labels)

@@ -42,28 +42,52 @@ class FedSoft:
     lam: float = 0.1  # the pull
     every: int = 2  # rounds between two estimates of u
     smoother: float = 1e-4  # the least u
-    temperature: float = 0.1  # a loss lower by this makes a cluster e times as important
+    temperature: float = (
+        0.1  # a loss lower by this makes a cluster e times as important
+    )
 
     def __post_init__(self) -> None:
-        if self.clusters < 1 or self.every < 1 or not (self.lam >= 0 and self.temperature > 0 and self.smoother > 0):
-            raise ValueError(f"{self!r}: need clusters, every >= 1, lam >= 0 and temperature, smoother > 0")
+        if (
+            self.clusters < 1
+            or self.every < 1
+            or not (self.lam >= 0 and self.temperature > 0 and self.smoother > 0)
+        ):
+            raise ValueError(
+                f"{self!r}: need clusters, every >= 1, lam >= 0 and temperature, smoother > 0"
+            )
 
     def init(self, fed) -> State:
         """Cluster models differ; all clients start from the first."""
         c = fed.start(self.clusters)
         labels = torch.arange(fed.K, device=fed.n.device)
-        return State(torch.cat([c[:1].expand(fed.K, -1), c]), labels, c.new_full((fed.K, len(c)), 1 / len(c)))
+        return State(
+            torch.cat([c[:1].expand(fed.K, -1), c]),
+            labels,
+            c.new_full((fed.K, len(c)), 1 / len(c)),
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         w, c = state.theta[: fed.K], state.theta[fed.K :]
-        u = self.importance(fed.loss(c)) if t % self.every == 0 else state.u  # if t mod τ = 0: estimate u_ks
+        u = (
+            self.importance(fed.loss(c)) if t % self.every == 0 else state.u
+        )  # if t mod τ = 0: estimate u_ks
         S = fed.sample(self.sampled)
-        pull = u[S] @ c  # Σ_s u_ks c_s: with Σ_s u_ks = 1 the gradient of λ/2 Σ_s u_ks ‖w − c_s‖² is λ (w − pull)
-        correct = None if self.lam == 0 else lambda g, th, centre: g + self.lam * (th - centre)
-        up = fed.train(w[S], S, correct=correct, args=() if self.lam == 0 else (pull,))  # w_k <- argmin h_k, inexactly
+        pull = (
+            u[S] @ c
+        )  # Σ_s u_ks c_s: with Σ_s u_ks = 1 the gradient of λ/2 Σ_s u_ks ‖w − c_s‖² is λ (w − pull)
+        correct = (
+            None
+            if self.lam == 0
+            else lambda g, th, centre: g + self.lam * (th - centre)
+        )
+        up = fed.train(
+            w[S], S, correct=correct, args=() if self.lam == 0 else (pull,)
+        )  # w_k <- argmin h_k, inexactly
         v = u[S] * fed.n[S, None]  # (n, C)
-        c = torch.stack([mean(up.theta, v[:, s]) for s in range(len(c))])  # c_s <- Σ_k v_sk w_k
+        c = torch.stack(
+            [mean(up.theta, v[:, s]) for s in range(len(c))]
+        )  # c_s <- Σ_k v_sk w_k
         return State(torch.cat([w.index_copy(0, S, up.theta), c]), state.labels, u)
 
     def importance(self, losses: Tensor) -> Tensor:  # (K, C)

@@ -34,11 +34,15 @@ class FixedClusters:
     def __post_init__(self) -> None:
         labels = tuple(int(label) for label in self.labels)
         if not labels or set(labels) != set(range(max(labels) + 1)):
-            raise ValueError("FixedClusters: labels must use every number 0, 1, ..., C - 1; see clustering.relabel")
+            raise ValueError(
+                "FixedClusters: labels must use every number 0, 1, ..., C - 1; see clustering.relabel"
+            )
         object.__setattr__(self, "labels", labels)  # hashable, and the repr tells all
 
     @classmethod
-    def random(cls, sizes: Sequence[int], seed: int = 0, sampled: int | float = 1.0) -> FixedClusters:
+    def random(
+        cls, sizes: Sequence[int], seed: int = 0, sampled: int | float = 1.0
+    ) -> FixedClusters:
         """Clusters of the given sizes whose members are drawn at random."""
         labels = np.repeat(np.arange(len(sizes)), sizes)
         return cls(np.random.default_rng(seed).permutation(labels), sampled)
@@ -46,7 +50,9 @@ class FixedClusters:
     def init(self, fed) -> State:
         """All clusters start from the same model."""
         if len(self.labels) != fed.K:
-            raise ValueError(f"FixedClusters: {len(self.labels)} labels for {fed.K} clients")
+            raise ValueError(
+                f"FixedClusters: {len(self.labels)} labels for {fed.K} clients"
+            )
         labels = torch.tensor(self.labels, device=fed.n.device)
         return State(fed.start().repeat(int(labels.max()) + 1, 1), labels)
 

@@ -66,11 +66,15 @@ class IFCA:
         """Run one round of Algorithm 1."""
         theta, labels = state
         S = fed.sample(self.sampled)  # M_t <- random subset of clients
-        labels = labels.index_copy(0, S, choose(fed, theta, S))  # broadcast all θ_j; ĵ = argmin_j F_i(θ_j)
+        labels = labels.index_copy(
+            0, S, choose(fed, theta, S)
+        )  # broadcast all θ_j; ĵ = argmin_j F_i(θ_j)
         if self.aliased:
             return State(in_turn(fed, theta, labels, S), labels)
         up = fed.train(theta[labels[S]], S)  # θ_i <- LocalUpdate(θ_ĵ)
-        return State(mean_by(up.theta, fed.n[S], labels[S], old=theta), labels)  # average within clusters
+        return State(
+            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels
+        )  # average within clusters
 
 
 def choose(fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)

@@ -35,7 +35,13 @@ class InTurn:
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
-        wait = (t - state.seen).double() + fed.tickets()  # a ticket is less than a round: it settles ties
+        wait = (
+            t - state.seen
+        ).double() + fed.tickets()  # a ticket is less than a round: it settles ties
         S = wait.topk(seats(self.sampled, fed.K)).indices.sort().values
         up = fed.train(state.theta[0], S)
-        return State(mean(up.theta, fed.n[S])[None], state.labels, state.seen.index_fill(0, S, t + 1))
+        return State(
+            mean(up.theta, fed.n[S])[None],
+            state.labels,
+            state.seen.index_fill(0, S, t + 1),
+        )

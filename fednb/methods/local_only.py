@@ -24,7 +24,9 @@ class LocalOnly:
 
     def init(self, fed) -> State:
         """All clients start from the same model."""
-        return State(fed.start().repeat(fed.K, 1), torch.arange(fed.K, device=fed.n.device))
+        return State(
+            fed.start().repeat(fed.K, 1), torch.arange(fed.K, device=fed.n.device)
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Train the sampled clients on; nobody hears of it."""

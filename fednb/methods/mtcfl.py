@@ -31,7 +31,12 @@ class MTCFL:
     @property
     def cfl(self) -> CFL:
         """The same in CFL's words; no mean update is twice as long as the longest so far, so rest is not asked for."""
-        options = {"gamma_max": self.gamma_max, "wait": self.wait, "smallest": self.smallest, "linkage": "single"}
+        options = {
+            "gamma_max": self.gamma_max,
+            "wait": self.wait,
+            "smallest": self.smallest,
+            "linkage": "single",
+        }
         return CFL(self.sampled, eps1=2.0, eps2=0.0, **options)
 
     def init(self, fed) -> State:

@@ -29,7 +29,9 @@ class State(NamedTuple):
 
     theta: Tensor  # (1, D), then (C, D) or (C + 1, D)
     labels: Tensor  # (K,)
-    temperature: Tensor  # (window,) the newest, up to the split, at the end; inf: not yet
+    temperature: (
+        Tensor  # (window,) the newest, up to the split, at the end; inf: not yet
+    )
     done: Tensor  # () ℱ: was there a split?
     centres: Tensor  # (C, d) mean direction of each cluster's updates at the split; (0, D) before
 
@@ -51,31 +53,55 @@ class OCFL:
     sampled: int | float = 1.0
     window: int = 1  # w, rounds in the moving average of section 6.3
     p: float = 2  # of the norm of Γ
-    at: int | None = None  # split in this round, 1 is the first, whatever the temperature; 0 never: a control
+    at: int | None = (
+        None  # split in this round, 1 is the first, whatever the temperature; 0 never: a control
+    )
     strict: bool = True  # T_t > T_{t-1} as in text and code; False: >= as in line 20
     update: str = "parameters"  # what Δ holds; or the whole "state": BatchNorm's statistics and batch counters too
-    aggregation: str = "samples"  # weights in a cluster's mean; or "equal", as printed and released
+    aggregation: str = (
+        "samples"  # weights in a cluster's mean; or "equal", as printed and released
+    )
     noise: str = "nearest"  # HDBSCAN's outliers join a cluster; or form one "together", or stay "alone"
-    swapped: bool = False  # affinity propagation is given distances where it expects similarities
+    swapped: bool = (
+        False  # affinity propagation is given distances where it expects similarities
+    )
 
     def __post_init__(self) -> None:
-        choices = {"clusterer": ("hdbscan", "kmeans", "affinity", "meanshift"), "update": ("parameters", "state")}
-        choices |= {"aggregation": ("samples", "equal"), "noise": ("nearest", "together", "alone")}
+        choices = {
+            "clusterer": ("hdbscan", "kmeans", "affinity", "meanshift"),
+            "update": ("parameters", "state"),
+        }
+        choices |= {
+            "aggregation": ("samples", "equal"),
+            "noise": ("nearest", "together", "alone"),
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"OCFL({name}={getattr(self, name)!r}): choose {', '.join(allowed)}")
+                raise ValueError(
+                    f"OCFL({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
+                )
         if min(self.window, self.clusters, self.p) < 1:
-            raise ValueError(f"OCFL(window={self.window}, clusters={self.clusters}, p={self.p}): none may be below 1")
+            raise ValueError(
+                f"OCFL(window={self.window}, clusters={self.clusters}, p={self.p}): none may be below 1"
+            )
 
     @classmethod
     def as_printed(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """Algorithm 1 to the letter; the labels that 𝒜 gives are the clusters."""
-        return cls(clusterer, **{"strict": False, "aggregation": "equal", "noise": "together"} | changes)
+        return cls(
+            clusterer,
+            **{"strict": False, "aggregation": "equal", "noise": "together"} | changes,
+        )
 
     @classmethod
     def as_released(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """The authors' code."""
-        code = {"update": "state", "aggregation": "equal", "noise": "together", "swapped": True}
+        code = {
+            "update": "state",
+            "aggregation": "equal",
+            "noise": "together",
+            "swapped": True,
+        }
         return cls(clusterer, **code | changes)
 
     @classmethod
@@ -87,7 +113,13 @@ class OCFL:
         """C = {P}, T_{-1} = ∞, ℱ = False (Algorithm 1, lines 5 to 7)."""
         theta = fed.start()
         T = theta.new_full((self.window,), math.inf)
-        return State(theta, torch.zeros_like(fed.n), T, torch.zeros_like(fed.n[0], dtype=torch.bool), theta[:0])
+        return State(
+            theta,
+            torch.zeros_like(fed.n),
+            T,
+            torch.zeros_like(fed.n[0], dtype=torch.bool),
+            theta[:0],
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
@@ -106,22 +138,36 @@ class OCFL:
         Gamma = cosine_distance(delta)  # l. 16
         T = torch.cat([T, temperature(Gamma, self.p)[None]])  # l. 17 to 19
         state = state._replace(temperature=T[1:])
-        hotter = T[-1] > T[0] if self.strict else T[-1] >= T[0]  # l. 20: two means of w rounds differ in these
+        hotter = (
+            T[-1] > T[0] if self.strict else T[-1] >= T[0]
+        )  # l. 20: two means of w rounds differ in these
         if not (hotter if self.at is None else t + 1 == self.at):
             return self.average(state, fed, up)  # l. 24 and 25: all stay together
         how = {"k": self.clusters, "noise": self.noise, "swapped": self.swapped}
-        found = by_distance(Gamma, self.clusterer, seed=fed.draw(), **how)  # (n,) l. 22: C ← 𝒜(Γ)
+        found = by_distance(
+            Gamma, self.clusterer, seed=fed.draw(), **how
+        )  # (n,) l. 22: C ← 𝒜(Γ)
         C = int(found.max()) + 1
         labels = torch.full_like(labels, C).index_copy(0, S, found)
-        theta = theta.repeat(C + int(len(S) < fed.K), 1)  # the last common model stays for those who are away
-        centres = normalize(mean_by(normalize(delta), torch.ones_like(S), found, old=delta[:C]))
-        return self.average(State(theta, labels, T[1:], ~done, centres), fed, up)  # l. 23: ℱ ← True
+        theta = theta.repeat(
+            C + int(len(S) < fed.K), 1
+        )  # the last common model stays for those who are away
+        centres = normalize(
+            mean_by(normalize(delta), torch.ones_like(S), found, old=delta[:C])
+        )
+        return self.average(
+            State(theta, labels, T[1:], ~done, centres), fed, up
+        )  # l. 23: ℱ ← True
 
     def average(self, state: State, fed, up, counts: Tensor | bool = True) -> State:
         """Aggregate the clients' models in each cluster (lines 26 to 28, with a server step of 1)."""
         S = up.clients
-        weights = (fed.n[S] if self.aggregation == "samples" else torch.ones_like(S)) * counts
-        return state._replace(theta=mean_by(up.theta, weights, state.labels[S], old=state.theta))
+        weights = (
+            fed.n[S] if self.aggregation == "samples" else torch.ones_like(S)
+        ) * counts
+        return state._replace(
+            theta=mean_by(up.theta, weights, state.labels[S], old=state.theta)
+        )
 
 
 def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
@@ -133,7 +179,9 @@ def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
     n, top = len(Gamma), Gamma.abs().max()
     if n == 1 or top == 0 or p == math.inf:
         return top / 2
-    return top / 2 * ((Gamma.abs() / top).pow(p).sum() / (n * (n - 1))) ** (1 / p)  # large p must not underflow
+    return (
+        top / 2 * ((Gamma.abs() / top).pow(p).sum() / (n * (n - 1))) ** (1 / p)
+    )  # large p must not underflow
 
 
 def displacement(fed, before: Tensor, up, update: str = "parameters") -> Tensor:

@@ -43,18 +43,34 @@ class PerFedAvg:
 
     def init(self, fed) -> State:
         """Initialise w_0; nobody is personal yet."""
-        return State(fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device))
+        return State(
+            fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device)
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         S = fed.sample(self.sampled)  # server chooses A_k
-        far = {"steps": 1, "momentum": 0.0, "optimizer": "sgd", "lr": self.beta or fed.local.lr}
+        far = {
+            "steps": 1,
+            "momentum": 0.0,
+            "optimizer": "sgd",
+            "lr": self.beta or fed.local.lr,
+        }
         near = far | {"lr": self.alpha, "lr_decay": 1.0}
-        w, P = state.theta[-1].expand(len(S), -1), fed.layout.P  # and sends w_k; w_{k+1,0}^i = w_k
+        w, P = (
+            state.theta[-1].expand(len(S), -1),
+            fed.layout.P,
+        )  # and sends w_k; w_{k+1,0}^i = w_k
         for i in range(self.tau):  # for t = 1 to τ
-            ahead = fed.train(w, S, travels=i == 0, **near).theta  # w̃ = w − α ∇f_i(w, D)
+            ahead = fed.train(
+                w, S, travels=i == 0, **near
+            ).theta  # w̃ = w − α ∇f_i(w, D)
             there = fed.train(ahead, S, travels=False, **far).theta  # w̃ − β ∇f_i(w̃, D')
-            w = torch.cat([(w + there - ahead)[:, :P], there[:, P:]], 1)  # w − β ∇f_i(w̃, D')
+            w = torch.cat(
+                [(w + there - ahead)[:, :P], there[:, P:]], 1
+            )  # w − β ∇f_i(w̃, D')
         w = mean(w)  # server averages w_{k+1,τ}^i
-        own = fed.train(w, travels=False, **near).theta  # the step of each client, sampled or not
+        own = fed.train(
+            w, travels=False, **near
+        ).theta  # the step of each client, sampled or not
         return state._replace(theta=torch.cat([own, w[None]]))

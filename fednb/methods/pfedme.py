@@ -47,7 +47,9 @@ class PFedMe:
 
     def init(self, fed) -> State:
         """Initialise w_0; nobody is personal yet."""
-        return State(fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device))
+        return State(
+            fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device)
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
@@ -66,8 +68,12 @@ class PFedMe:
             )
             theta = up.theta
             pull = self.eta * self.lam * (w - theta)[:, :P]
-            w = torch.cat([w[:, :P] - pull, theta[:, P:]], 1)  # w_{i,r+1} = w_{i,r} − η λ (w_{i,r} − θ̃_i)
+            w = torch.cat(
+                [w[:, :P] - pull, theta[:, P:]], 1
+            )  # w_{i,r+1} = w_{i,r} − η λ (w_{i,r} − θ̃_i)
         w = mean(w[torch.isin(clients, S)])  # server receives w_{i,R} of S_t
-        w_t = torch.cat([((1 - self.beta) * w_t + self.beta * w)[:P], w[P:]])  # (1 − β) w_t + β Σ_i w_{i,R} / |S_t|
+        w_t = torch.cat(
+            [((1 - self.beta) * w_t + self.beta * w)[:P], w[P:]]
+        )  # (1 − β) w_t + β Σ_i w_{i,R} / |S_t|
         personal = state.theta[:-1].index_copy(0, clients, theta)
         return state._replace(theta=torch.cat([personal, w_t[None]]))

@@ -37,8 +37,13 @@ class PowerOfChoice:
     on: str = "train"  # the data whose loss is asked for; or "test"
 
     def __post_init__(self) -> None:
-        if self.aggregation not in ("equal", "samples") or self.on not in ("train", "test"):
-            raise ValueError(f'{self!r}: aggregation is "equal" or "samples", on "train" or "test"')
+        if self.aggregation not in ("equal", "samples") or self.on not in (
+            "train",
+            "test",
+        ):
+            raise ValueError(
+                f'{self!r}: aggregation is "equal" or "samples", on "train" or "test"'
+            )
 
     @classmethod
     def as_printed(cls, sampled: int | float = 10) -> PowerOfChoice:
@@ -59,9 +64,17 @@ class PowerOfChoice:
         w, m = state.theta[0], seats(self.sampled, fed.K)
         d = min(max(self.candidates or 2 * m, m), fed.K)
         # 1. sample the candidate client set A of d clients
-        A = weighted_sample(fed, d, fed.n.double().log()) if self.proportional else fed.sample(d)
-        loss = fed.loss(w, A, on=self.on)  # 2. estimate local losses: send w to A, get F_k(w)
-        S = A[loss.nan_to_num(-torch.inf).topk(m).indices].sort().values  # 3. the m with the largest F_k(w)
+        A = (
+            weighted_sample(fed, d, fed.n.double().log())
+            if self.proportional
+            else fed.sample(d)
+        )
+        loss = fed.loss(
+            w, A, on=self.on
+        )  # 2. estimate local losses: send w to A, get F_k(w)
+        S = (
+            A[loss.nan_to_num(-torch.inf).topk(m).indices].sort().values
+        )  # 3. the m with the largest F_k(w)
         up = fed.train(w, S)
         weights = fed.n[S] if self.aggregation == "samples" else None
         return State(mean(up.theta, weights)[None], state.labels)

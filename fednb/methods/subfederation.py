@@ -24,7 +24,12 @@ class Subfederation:
     def __init__(self, fed, members: Tensor, size: int | float, least: int = 1) -> None:
         self.fed, self.members = fed, members  # (K',) numbers in fed, ascending
         self.K, self.n = len(members), fed.n[members]
-        self.t, self.local, self.layout, self.device = fed.t, fed.local, fed.layout, fed.device
+        self.t, self.local, self.layout, self.device = (
+            fed.t,
+            fed.local,
+            fed.layout,
+            fed.device,
+        )
         self.start, self.draw, self.predict = fed.start, fed.draw, fed.predict
         if isinstance(size, float):
             size = max(math.ceil(size * self.K), least)
@@ -39,13 +44,19 @@ class Subfederation:
         """Train as ``fed.train`` does."""
         who = self.members if clients is None else self.members[clients]
         up = self.fed.train(theta, who, **options)
-        if clients is not None:  # what is asked of everyone, whoever was sampled, is no part of the round
+        if (
+            clients is not None
+        ):  # what is asked of everyone, whoever was sampled, is no part of the round
             self._curves.append(up.losses[torch.isin(up.clients, self.sampled)])
         return up._replace(clients=torch.searchsorted(self.members, up.clients))
 
-    def loss(self, theta: Tensor, clients: Tensor | None = None, on: str = "train") -> Tensor:
+    def loss(
+        self, theta: Tensor, clients: Tensor | None = None, on: str = "train"
+    ) -> Tensor:
         """Mean losses as ``fed.loss`` gives them."""
-        return self.fed.loss(theta, self.members if clients is None else self.members[clients], on)
+        return self.fed.loss(
+            theta, self.members if clients is None else self.members[clients], on
+        )
 
     @property
     def losses(self) -> Tensor:  # (n, S)
@@ -61,7 +72,9 @@ def follow(state: Any, keep: Tensor) -> Any:
     serves = torch.zeros(len(state.theta), dtype=torch.bool, device=keep.device)
     stays = ~serves.index_fill(0, state.labels, True)
     stays[state.labels[keep]] = True
-    return state._replace(theta=state.theta[stays], labels=(stays.cumsum(0) - 1)[state.labels[keep]])
+    return state._replace(
+        theta=state.theta[stays], labels=(stays.cumsum(0) - 1)[state.labels[keep]]
+    )
 
 
 def pack(parts: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
@@ -88,6 +101,13 @@ def unpack(state: Any, method: Any) -> list[tuple[Tensor, Any]]:
     parts = []
     for c, theta in enumerate(state.theta.split(state.rows.tolist())):
         members = (state.clusters == c).nonzero()[:, 0]
-        parts.append((members, kind(theta, state.labels[members] - first, *(m[c] for m in state.memory))))
+        parts.append(
+            (
+                members,
+                kind(
+                    theta, state.labels[members] - first, *(m[c] for m in state.memory)
+                ),
+            )
+        )
         first += len(theta)
     return parts

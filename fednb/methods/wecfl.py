@@ -42,7 +42,9 @@ class WeCFL:
 
     clusters: int = 5
     representation: str = "dense"  # g_i: fully connected layers (printed), weights of the "last" one (released), "all"
-    distance: str = "euclidean"  # d: squared Euclidean; "cosine" is that between rows of length one
+    distance: str = (
+        "euclidean"  # d: squared Euclidean; "cosine" is that between rows of length one
+    )
     weights: str = "samples"  # λ_i in clustering: "samples", "batches" or "equal"
     aggregation: str = "samples"  # the same choice for the average within a cluster
     settle: bool = True  # k-means until it settles, from fresh centres; False: one E step from the last centres
@@ -56,9 +58,13 @@ class WeCFL:
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{type(self).__name__}({name}={getattr(self, name)!r}): choose {', '.join(allowed)}")
+                raise ValueError(
+                    f"{type(self).__name__}({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
+                )
         if self.clusters < 1:
-            raise ValueError(f"{type(self).__name__}(clusters={self.clusters}): need at least one")
+            raise ValueError(
+                f"{type(self).__name__}(clusters={self.clusters}): need at least one"
+            )
 
     @classmethod
     def as_printed(cls, clusters: int = 5) -> WeCFL:
@@ -68,7 +74,9 @@ class WeCFL:
     @classmethod
     def as_released(cls, clusters: int = 5) -> WeCFL:
         """The authors' code: last layer, batches for samples."""
-        return cls(clusters, representation="last", weights="batches", aggregation="batches")
+        return cls(
+            clusters, representation="last", weights="batches", aggregation="batches"
+        )
 
     @classmethod
     def corrected(cls, clusters: int = 5) -> WeCFL:
@@ -83,14 +91,26 @@ class WeCFL:
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1, entered at its Distribution step: before it nobody has a model to cluster."""
         theta, labels = state
-        up = fed.train(theta[labels])  # Distribution: send H_k to its clients. Local update: Q steps give ω_i
-        g = represent(up.theta, fed.layout, self.representation, self.distance)  # (K, d)
+        up = fed.train(
+            theta[labels]
+        )  # Distribution: send H_k to its clients. Local update: Q steps give ω_i
+        g = represent(
+            up.theta, fed.layout, self.representation, self.distance
+        )  # (K, d)
         if self.settle:  # Expectation and Maximization, until no client moves: Eq. 3b
-            labels = weighted_kmeans(g, importance(fed, self.weights), len(theta), fed.draw())
+            labels = weighted_kmeans(
+                g, importance(fed, self.weights), len(theta), fed.draw()
+            )
         else:  # Expectation: k = argmin λ_i d(g_i, G_k); λ_i > 0 changes no argmin
-            G = represent(theta, fed.layout, self.representation, self.distance) if t else g[fed.sample(len(theta))]
+            G = (
+                represent(theta, fed.layout, self.representation, self.distance)
+                if t
+                else g[fed.sample(len(theta))]
+            )
             labels = sqdist(g, G).argmin(1)
-        theta = mean_by(up.theta, importance(fed, self.aggregation), labels, old=theta)  # Maximization: Eq. 12
+        theta = mean_by(
+            up.theta, importance(fed, self.aggregation), labels, old=theta
+        )  # Maximization: Eq. 12
         return State(theta, labels)
 
 
@@ -98,10 +118,16 @@ def importance(fed, weights: str) -> Tensor:
     """λ (K,): each client's samples, its batches in an epoch, or one."""
     if weights == "equal":
         return torch.ones_like(fed.n)
-    return fed.n if weights == "samples" else -(fed.n // -(fed.local.batch_size or int(fed.n.max())))
+    return (
+        fed.n
+        if weights == "samples"
+        else -(fed.n // -(fed.local.batch_size or int(fed.n.max())))
+    )
 
 
-def represent(theta: Tensor, layout: Layout, what: str = "dense", distance: str = "euclidean") -> Tensor:
+def represent(
+    theta: Tensor, layout: Layout, what: str = "dense", distance: str = "euclidean"
+) -> Tensor:
     """The part g (K, d) of rows (K, D) by which clients are compared; of length one for the cosine distance."""
     dense = [
         name.removesuffix("weight")
@@ -109,7 +135,9 @@ def represent(theta: Tensor, layout: Layout, what: str = "dense", distance: str 
         if name.endswith("weight") and len(shape) == 2
     ]
     if what != "all" and not dense:
-        raise ValueError(f'the model has no fully connected layer to compare: use representation="all", not {what!r}')
+        raise ValueError(
+            f'the model has no fully connected layer to compare: use representation="all", not {what!r}'
+        )
     if what == "all":
         g = theta[:, : layout.P]
     elif what == "last":

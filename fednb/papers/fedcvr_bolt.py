@@ -35,7 +35,17 @@ import numpy as np
 
 from .. import data, metrics, models, partition, tables
 from ..experiment import Task, measure
-from ..methods import IFCA, ActiveFL, FedAvg, FedCVRBolt, FedProx, FeSEM, InTurn, LocalOnly, PowerOfChoice
+from ..methods import (
+    IFCA,
+    ActiveFL,
+    FedAvg,
+    FedCVRBolt,
+    FedProx,
+    FeSEM,
+    InTurn,
+    LocalOnly,
+    PowerOfChoice,
+)
 from ..training import Local
 
 # --- what is measured ------------------------------------------------------------------------------------------------
@@ -52,7 +62,11 @@ def measure_regression(fed, state) -> dict[str, Any]:
     own = loss.gather(1, state.labels[:, None])[:, 0].double().cpu().numpy()  # (K,)
     n = fed.n.cpu().numpy()
     out = {"mse": metrics.average(own), "mse_weighted": metrics.average(own, n)}
-    return out | {"mse_std": float(np.nanstd(own)), "mse_worst": float(np.nanmax(own))} | selection(fed)
+    return (
+        out
+        | {"mse_std": float(np.nanstd(own)), "mse_worst": float(np.nanmax(own))}
+        | selection(fed)
+    )
 
 
 def measure_classification(fed, state) -> dict[str, Any]:
@@ -67,7 +81,11 @@ def selection(fed) -> dict[str, float]:
     share of all visits that were to client k (the inverse Simpson index over K), ``most`` the visits to one client.
     """
     visits = fed.snapshot()["visits"]
-    return {"coverage": float((visits > 0).mean()), "evenness": evenness(visits), "most_visits": int(visits.max())}
+    return {
+        "coverage": float((visits > 0).mean()),
+        "evenness": evenness(visits),
+        "most_visits": int(visits.max()),
+    }
 
 
 def evenness(visits: np.ndarray) -> float:
@@ -83,7 +101,9 @@ def evenness(visits: np.ndarray) -> float:
 class Scale:
     """What a profile changes."""
 
-    models: dict[str, Callable[[], Any]]  # a network for each data set, in the order of Table 2
+    models: dict[
+        str, Callable[[], Any]
+    ]  # a network for each data set, in the order of Table 2
     clients: int
     samples: int | None  # of the training pool, for all clients together; None: all
     rounds: int
@@ -93,7 +113,9 @@ class Scale:
     seeds: range
     many: range  # seeds of the regression
     some: range  # seeds of Synthetic(1, 1)
-    drawn: tuple[int, int, int, float]  # P, rounds, warm-up and learning rate with data that are drawn
+    drawn: tuple[
+        int, int, int, float
+    ]  # P, rounds, warm-up and learning rate with data that are drawn
 
     def __str__(self) -> str:
         return f"{self.clients} clients, {self.P} a round, {self.rounds} rounds"
@@ -107,17 +129,45 @@ _smaller = {"mnist": _mlp, "cifar10": _small, "cifar100": partial(_small, classe
 _steps = Local(0.1, steps=10, batch_size=16)
 _few, _twenty = (range(1),) * 3, (range(20), range(10))
 SCALES = {
-    "smoke": Scale({"digits": models.mlp}, 12, None, 6, 2, 3, replace(_steps, steps=2), *_few, (3, 6, 2, 0.02)),
-    "laptop": Scale(_smaller, 50, 10_000, 50, 15, 5, _steps, range(3), *_twenty, (10, 60, 20, 0.02)),
-    "paper": Scale(_images, 100, None, 100, 30, 10, Local(0.01, epochs=10), range(5), *_twenty, (10, 100, 30, 0.01)),
+    "smoke": Scale(
+        {"digits": models.mlp},
+        12,
+        None,
+        6,
+        2,
+        3,
+        replace(_steps, steps=2),
+        *_few,
+        (3, 6, 2, 0.02),
+    ),
+    "laptop": Scale(
+        _smaller, 50, 10_000, 50, 15, 5, _steps, range(3), *_twenty, (10, 60, 20, 0.02)
+    ),
+    "paper": Scale(
+        _images,
+        100,
+        None,
+        100,
+        30,
+        10,
+        Local(0.01, epochs=10),
+        range(5),
+        *_twenty,
+        (10, 100, 30, 0.01),
+    ),
 }
 CURVES = ("accuracy", "loss", "evenness")
 
 
-def bolts(P: int, warmup: int, as_coded: dict[str, Any], **changes: Any) -> Iterator[tuple[str, FedCVRBolt]]:
+def bolts(
+    P: int, warmup: int, as_coded: dict[str, Any], **changes: Any
+) -> Iterator[tuple[str, FedCVRBolt]]:
     """FedCVR-Bolt in its presets, and the controls that part coalitions from the variance score."""
     both = {"sampled": P, "warmup": warmup} | changes
-    yield "FedCVR-Bolt as released", (released := FedCVRBolt.as_released(**both | as_coded))
+    yield (
+        "FedCVR-Bolt as released",
+        (released := FedCVRBolt.as_released(**both | as_coded)),
+    )
     yield "FedCVR-Bolt corrected", FedCVRBolt.corrected(**both)
     yield "FedCVR-Bolt as printed", FedCVRBolt.as_printed(**both)
     yield "as released, uniform pick", replace(released, beta=0.0)
@@ -139,7 +189,10 @@ def table1(profile: str, intercept: bool, J: int) -> list[Task]:
     tasks = []
     for seed in SCALES[profile].many:
         name = f"regression(clusters={J}, intercept={intercept}{fewer}, seed={seed})"
-        look, truth = {"representation": "all"}, tuple(data.generate(name)[1].truth.tolist())
+        look, truth = (
+            {"representation": "all"},
+            tuple(data.generate(name)[1].truth.tolist()),
+        )
         rows = [*selectors(P), *bolts(P, warmup, {"coalitions": "kmeans"}, **look)]
         oracle = FedCVRBolt(P, warmup, beta=0.0, coalitions=truth, **look)
         rows = rows[:6] if J == 1 else [*rows, ("true groups", oracle)]
@@ -159,11 +212,16 @@ def table1(profile: str, intercept: bool, J: int) -> list[Task]:
             measure=measure_regression,
             tags={"D": 1 + intercept, "heterogeneity": "IID" if J == 1 else "non-IID"},
         )
-        tasks += [replace(usual, method=method, tags=usual.tags | {"row": row}) for row, method in rows]
+        tasks += [
+            replace(usual, method=method, tags=usual.tags | {"row": row})
+            for row, method in rows
+        ]
     return tasks
 
 
-def synthetic(profile: str, rows: Callable[[int, int], Iterator[tuple[str, Any]]]) -> list[Task]:
+def synthetic(
+    profile: str, rows: Callable[[int, int], Iterator[tuple[str, Any]]]
+) -> list[Task]:
     """Synthetic(1, 1), seed by seed."""
     P, rounds, warmup, lr = SCALES[profile].drawn
     fewer = ", clients=12" if profile == "smoke" else ""
@@ -185,7 +243,10 @@ def synthetic(profile: str, rows: Callable[[int, int], Iterator[tuple[str, Any]]
             options={"backend": "batched"},
             measure=measure_classification,
         )
-        tasks += [replace(usual, method=method, tags={"row": row}) for row, method in rows(P, warmup)]
+        tasks += [
+            replace(usual, method=method, tags={"row": row})
+            for row, method in rows(P, warmup)
+        ]
     return tasks
 
 
@@ -205,7 +266,10 @@ def parts(P: int, warmup: int) -> Iterator[tuple[str, Any]]:
     yield "as released, C(1) = 0.01 · 11ᵀ", replace(released, variance=0.01)
     yield "as released, centred", replace(released, centred=True)
     yield "as released, innovation", replace(released, innovation=True)
-    yield "as released, weight of the coalition", replace(released, aggregation="coalition")
+    yield (
+        "as released, weight of the coalition",
+        replace(released, aggregation="coalition"),
+    )
     for beta in (0.0, math.inf):
         yield f"corrected, β = {beta:g}", FedCVRBolt(P, warmup, beta=beta)
 
@@ -218,7 +282,11 @@ def kernels(released: FedCVRBolt) -> Iterator[tuple[str, FedCVRBolt]]:
 
 def others(scale: Scale) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """The methods of Table 2 that select nobody, and our control; all with the same number of client updates."""
-    once = {"rounds": (rounds := scale.rounds * scale.P // scale.clients), "every": rounds, "last": 1}
+    once = {
+        "rounds": (rounds := scale.rounds * scale.P // scale.clients),
+        "every": rounds,
+        "last": 1,
+    }
     yield "FedProx", FedProx(scale.P, mu=0.1), {}
     yield "IFCA", IFCA(scale.P, sampled=scale.P), {}
     yield "FeSEM", FeSEM(scale.P), once
@@ -230,20 +298,32 @@ def table2(profile: str) -> list[Task]:
     scale = SCALES[profile]
     released = FedCVRBolt.as_released(sampled=scale.P, warmup=scale.warmup)
     own = {"clients": scale.clients, "min_size": 10}
-    skewed, iid = partial(partition.dirichlet_per_class, alpha=0.1, **own), partial(partition.iid, **own)
+    skewed, iid = (
+        partial(partition.dirichlet_per_class, alpha=0.1, **own),
+        partial(partition.iid, **own),
+    )
     tasks = []
     for seed in scale.seeds:
         for place, (dataset, model) in enumerate(scale.models.items()):
-            rows = [(*pair, {}) for pair in (*selectors(scale.P), *bolts(scale.P, scale.warmup, {}))]
+            rows = [
+                (*pair, {})
+                for pair in (*selectors(scale.P), *bolts(scale.P, scale.warmup, {}))
+            ]
             rows += others(scale)
-            rows += [(*pair, {}) for pair in kernels(released)] if place < 2 or profile == "paper" else []
+            rows += (
+                [(*pair, {}) for pair in kernels(released)]
+                if place < 2 or profile == "paper"
+                else []
+            )
             cells = [("α = 0.1", skewed, row) for row in rows]
             cells += [("IID", iid, row) for row in rows[:6]] if place == 0 else []
             for setting, law, (row, method, changes) in cells:
                 usual = Task(
                     method,
                     dataset,
-                    law if scale.samples is None else partial(partition.subset, law=law, samples=scale.samples),
+                    law
+                    if scale.samples is None
+                    else partial(partition.subset, law=law, samples=scale.samples),
                     model,
                     scale.local,
                     scale.rounds,

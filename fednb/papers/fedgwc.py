@@ -37,11 +37,30 @@ from torch import Tensor
 from .. import experiment, metrics, models, partition, tables
 from ..data import as_generated, as_published
 from ..experiment import Task
-from ..methods import CFL, IFCA, FairAvg, FedAvg, FedAvgM, FedGWC, FedProx, FeSEM, LocalOnly, PerFedAvg, PFedMe
+from ..methods import (
+    CFL,
+    IFCA,
+    FairAvg,
+    FedAvg,
+    FedAvgM,
+    FedGWC,
+    FedProx,
+    FeSEM,
+    LocalOnly,
+    PerFedAvg,
+    PFedMe,
+)
 from ..training import Local
 
 BETAS = (0.1, 0.5, 1.0, 2.0, 4.0)
-CURVES = ("accuracy", "balanced_accuracy", "balanced_released", "clusters", "labels", "client_updates")
+CURVES = (
+    "accuracy",
+    "balanced_accuracy",
+    "balanced_released",
+    "clusters",
+    "labels",
+    "client_updates",
+)
 
 
 # --- controls that fork from FedGWC at its first split ---------------------------------------------------------------
@@ -65,7 +84,11 @@ class Told(FedGWC):
 
     def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
         """Give the truth while all clients are together."""
-        return torch.tensor(self.truth) if len(P) == len(self.truth) else torch.zeros(len(P), dtype=torch.int64)
+        return (
+            torch.tensor(self.truth)
+            if len(P) == len(self.truth)
+            else torch.zeros(len(P), dtype=torch.int64)
+        )
 
 
 class Watched(NamedTuple):
@@ -95,10 +118,23 @@ class Watch:
     def init(self, fed) -> Watched:
         """Start with FedAvg's model and each rule's P."""
         theta, R = fed.start(), len(self.rules)
-        P = torch.stack([theta.new_full((fed.K, fed.K), rule.initial / fed.K**2) for _, rule in self.rules])
+        P = torch.stack(
+            [
+                theta.new_full((fed.K, fed.K), rule.initial / fed.K**2)
+                for _, rule in self.rules
+            ]
+        )
         zeros = torch.zeros(R, dtype=torch.int64)
         return Watched(
-            theta, torch.zeros_like(fed.n), P, 0 * P, P.new_ones(R), zeros, zeros, zeros[:, None] + 0 * fed.n, P
+            theta,
+            torch.zeros_like(fed.n),
+            P,
+            0 * P,
+            P.new_ones(R),
+            zeros,
+            zeros,
+            zeros[:, None] + 0 * fed.n,
+            P,
         )
 
     def step(self, state: Watched, fed, t: int) -> Watched:
@@ -107,13 +143,25 @@ class Watch:
         up = fed.train(state.theta[0], S)
         P, visits, mse, calm, first, found, block = (x.clone() for x in state[2:])
         for r, (_, rule) in enumerate(self.rules):
-            seen = rule.observe((P[r], visits[r], mse[r], calm[r]), S, up.losses, fed.n[S], fed.K)
+            seen = rule.observe(
+                (P[r], visits[r], mse[r], calm[r]), S, up.losses, fed.n[S], fed.K
+            )
             P[r], visits[r], mse[r], calm[r] = seen
             if not first[r] and rule.due(calm[r], len(S), fed.K):
                 first[r], block[r] = t + 1, rule.block(P[r], visits[r], everyone)
                 found[r] = rule.split(block[r], len(S), seed)
         n = fed.n[S] / fed.n[S].sum()
-        return Watched((n @ up.theta)[None], state.labels, P, visits, mse, calm, first, found, block)
+        return Watched(
+            (n @ up.theta)[None],
+            state.labels,
+            P,
+            visits,
+            mse,
+            calm,
+            first,
+            found,
+            block,
+        )
 
 
 # --- measures --------------------------------------------------------------------------------------------------------
@@ -122,9 +170,15 @@ class Watch:
 def measure(fed, state) -> dict[str, Any]:
     """The usual numbers, "balanced accuracy" as the released code computes it, and the Rand index of Tables 4 and 7."""
     counts = fed.evaluate(state.theta, state.labels).confusion.cpu().numpy()
-    out = {"balanced_released": metrics.average(metrics.share_weighted_accuracy(counts, fed.truth.counts))}
+    out = {
+        "balanced_released": metrics.average(
+            metrics.share_weighted_accuracy(counts, fed.truth.counts)
+        )
+    }
     if fed.truth.labels is not None:
-        out["rand"] = metrics.rand_index(fed.truth.labels, getattr(state, "clusters", state.labels).numpy())
+        out["rand"] = metrics.rand_index(
+            fed.truth.labels, getattr(state, "clusters", state.labels).numpy()
+        )
     return experiment.measure(fed, state) | out
 
 
@@ -133,9 +187,16 @@ def measure_watch(fed, state) -> dict[str, Any]:
     out = {f"mse_{r}": float(x) for r, x in enumerate(state.mse)}
     out |= {f"first_{r}": int(x) for r, x in enumerate(state.first)}
     for r, labels in enumerate(state.found):
-        out |= {f"{name}_{r}": value for name, value in experiment.measure_clusters(fed, labels).items()}
+        out |= {
+            f"{name}_{r}": value
+            for name, value in experiment.measure_clusters(fed, labels).items()
+        }
     rounded = [[round(float(x), 4) for x in row] for row in state.block[0]]
-    return out | {"P": rounded, "found": state.found.tolist(), "counts": fed.truth.counts.tolist()}
+    return out | {
+        "P": rounded,
+        "found": state.found.tolist(),
+        "counts": fed.truth.counts.tolist(),
+    }
 
 
 # --- scales ----------------------------------------------------------------------------------------------------------
@@ -175,7 +236,9 @@ class Scale:
         return tuple(round(share * self.clients / 100) for share in shares)
 
 
-def _network(classes: int, shape: tuple[int, int, int] = (3, 32, 32)) -> Callable[[], Any]:
+def _network(
+    classes: int, shape: tuple[int, int, int] = (3, 32, 32)
+) -> Callable[[], Any]:
     return partial(models.cnn, shape=shape, filters=(6, 16), dense=(), classes=classes)
 
 
@@ -184,14 +247,48 @@ _local = Local(0.01, batch_size=64, weight_decay=4e-4, drop_last=True, augment=T
 _ours = replace(_local, lr=0.05, steps=7, batch_size=16, drop_last=False, augment=False)
 _small = {"digits": partial(models.mlp, 64, (32,), 10)}
 SCALES = {
-    "smoke": Scale(_small, 30, 40, 0.4, 0.2, 12, 12, 12, 6, 40, 4, replace(_ours, lr=0.1), 0.01, 0.01, range(1)),
+    "smoke": Scale(
+        _small,
+        30,
+        40,
+        0.4,
+        0.2,
+        12,
+        12,
+        12,
+        6,
+        40,
+        4,
+        replace(_ours, lr=0.1),
+        0.01,
+        0.01,
+        range(1),
+    ),
     "laptop": Scale(
         {"cifar100": _network(100), "cifar10": _network(10)},
         *(30, 200, 0.4, 0.2, 120, 90, 150, 40, 170, 10, _ours, 2e-3, 2e-4, range(3)),
     ),
     "paper": Scale(
-        {"cifar100": partial(_theirs, classes=100), "cifar10": partial(_theirs, classes=10)},
-        *(100, 500, 0.0, 0.1, 20_000, 10_000, 10_000, 10_000, 10_000, 100, _local, 1e-5, 1e-5, range(3)),
+        {
+            "cifar100": partial(_theirs, classes=100),
+            "cifar10": partial(_theirs, classes=10),
+        },
+        *(
+            100,
+            500,
+            0.0,
+            0.1,
+            20_000,
+            10_000,
+            10_000,
+            10_000,
+            10_000,
+            100,
+            _local,
+            1e-5,
+            1e-5,
+            range(3),
+        ),
         official=True,
     ),
 }
@@ -202,10 +299,21 @@ def pick(scale: Scale, dataset: str) -> str:
     return dataset if dataset in scale.data else next(iter(scale.data))
 
 
-def task(profile: str, dataset: str, law: Callable, seed: int, method: Any, rounds: int, tags: dict, **changes) -> Task:
+def task(
+    profile: str,
+    dataset: str,
+    law: Callable,
+    seed: int,
+    method: Any,
+    rounds: int,
+    tags: dict,
+    **changes,
+) -> Task:
     """One run."""
     scale = SCALES[profile]
-    base = dataset.partition("base='")[2].partition("'")[0] or dataset  # domains(base='cifar100', ...)
+    base = (
+        dataset.partition("base='")[2].partition("'")[0] or dataset
+    )  # domains(base='cifar100', ...)
     usual = Task(
         method,
         dataset,
@@ -227,7 +335,12 @@ def task(profile: str, dataset: str, law: Callable, seed: int, method: Any, roun
 def dirichlet(scale: Scale, alpha: float) -> Callable[..., partition.Partition]:
     """Clients whose classes are mixed by α, of the profile's size."""
     return partial(
-        partition.mixed, groups=(scale.clients,), alphas=(alpha,), size=scale.size, test=scale.test, min_size=2
+        partition.mixed,
+        groups=(scale.clients,),
+        alphas=(alpha,),
+        size=scale.size,
+        test=scale.test,
+        min_size=2,
     )
 
 
@@ -265,8 +378,16 @@ def aggregators(scale: Scale) -> dict[str, Callable[..., Any]]:
 def rivals(scale: Scale) -> Iterator[tuple[int, str, str, Any, dict[str, Any]]]:
     """Rows of Tables 1, 8 and 9: clusters asked for (0: it finds them), row, aggregator, method, changes."""
     T = scale.rounds
-    for name, make in aggregators(scale).items():  # FedAvg goes on, for those that train more clients in a round
-        yield 1, "no clusters", name, make(sampled=scale.sampled), {"rounds": T + T // 2} if name == "FedAvg" else {}
+    for name, make in aggregators(
+        scale
+    ).items():  # FedAvg goes on, for those that train more clients in a round
+        yield (
+            1,
+            "no clusters",
+            name,
+            make(sampled=scale.sampled),
+            {"rounds": T + T // 2} if name == "FedAvg" else {},
+        )
         yield 0, "FedGWC", name, gwc(scale, aggregator=make()), {}
     yield 0, "FedGWC as released", "FedAvg", released(scale), {}
     yield 0, "Random members", "FedAvg", Shuffled(**_fields(gwc(scale))), {}
@@ -289,7 +410,8 @@ def cifar100(profile: str) -> list[Task]:
     return [
         task(
             *(profile, dataset, dirichlet(scale, 0.5), seed, method),
-            **{"rounds": scale.rounds, "tags": {"C": C, "row": row, "aggregator": name}} | changes,
+            **{"rounds": scale.rounds, "tags": {"C": C, "row": row, "aggregator": name}}
+            | changes,
         )
         for seed in scale.seeds
         for C, row, name, method, changes in rivals(scale)
@@ -305,12 +427,21 @@ def longer(profile: str) -> list[Task]:
         return []
     far = replace(scale, rounds=4 * scale.rounds, every=2 * scale.every)
     rows = {"no clusters", "FedGWC", "Random members", "LocalOnly", "FeSEM", "IFCA"}
-    some = [arm for arm in rivals(far) if arm[1] in rows and arm[2] in ("FedAvg", "none") and arm[0] not in (2, 3, 4)]
-    eight = [(8, f"{row} (8)", name, replace(m, clusters=8), more) for C, row, name, m, more in some if C == 5]
+    some = [
+        arm
+        for arm in rivals(far)
+        if arm[1] in rows and arm[2] in ("FedAvg", "none") and arm[0] not in (2, 3, 4)
+    ]
+    eight = [
+        (8, f"{row} (8)", name, replace(m, clusters=8), more)
+        for C, row, name, m, more in some
+        if C == 5
+    ]
     return [
         task(
             *(profile, pick(scale, "cifar100"), dirichlet(scale, 0.5), seed, method),
-            **{"rounds": far.rounds, "every": far.every, "tags": {"C": C, "row": row}} | changes,
+            **{"rounds": far.rounds, "every": far.every, "tags": {"C": C, "row": row}}
+            | changes,
         )
         for seed in scale.seeds
         for C, row, _, method, changes in some + eight
@@ -336,7 +467,13 @@ MIXES = {
 def mix(scale: Scale, dataset: str, setting: str) -> Callable[..., partition.Partition]:
     """Groups of clients, each with its α (Tables 3 and 6)."""
     shares, alphas = MIXES.get(dataset, MIXES["cifar10"])[setting]
-    law = partial(partition.mixed, groups=scale.parts(shares), alphas=alphas, size=scale.size, test=scale.test)
+    law = partial(
+        partition.mixed,
+        groups=scale.parts(shares),
+        alphas=alphas,
+        size=scale.size,
+        test=scale.test,
+    )
     return partial(law, shared=True) if scale.official else law
 
 
@@ -353,7 +490,12 @@ def arms(
         truth = tuple(np.repeat(range(C), groups).tolist())
         yield 0, "Oracle", Told(**_fields(own), truth=truth), {"rounds": rounds}
     if C > 1:
-        yield C, "FeSEM", FeSEM(C), {"rounds": slow(scale, scale.few), "every": slow(scale, scale.every)}
+        yield (
+            C,
+            "FeSEM",
+            FeSEM(C),
+            {"rounds": slow(scale, scale.few), "every": slow(scale, scale.every)},
+        )
         yield C, "IFCA", IFCA(C, sampled=scale.sampled), {"rounds": scale.few}
 
 
@@ -364,13 +506,21 @@ def heterogeneity(profile: str) -> list[Task]:
         for dataset in scale.data:
             for setting in MIXES["cifar10"]:
                 law = mix(scale, dataset, setting)
-                for C, row, method, changes in arms(scale, law.keywords["groups"], scale.short, scale.eps):
+                for C, row, method, changes in arms(
+                    scale, law.keywords["groups"], scale.short, scale.eps
+                ):
                     tags = {"setting": setting, "C": C, "row": row}
-                    out.append(task(profile, dataset, law, seed, method, tags=tags, **changes))
+                    out.append(
+                        task(profile, dataset, law, seed, method, tags=tags, **changes)
+                    )
     return out
 
 
-DOMAINS = {"(50, 50, 0)": (50, 50, 0), "(50, 0, 50)": (50, 0, 50), "(40, 30, 30)": (40, 30, 30)}
+DOMAINS = {
+    "(50, 50, 0)": (50, 50, 0),
+    "(50, 0, 50)": (50, 0, 50),
+    "(40, 30, 30)": (40, 30, 30),
+}
 
 
 def domains(profile: str) -> list[Task]:
@@ -381,16 +531,33 @@ def domains(profile: str) -> list[Task]:
             for setting, shares in DOMAINS.items():
                 dataset = domain_data(scale, base, shares, seed)
                 groups = [n for n in scale.parts(shares) if n]
-                for C, row, method, changes in arms(scale, groups, scale.long, scale.patient):
+                for C, row, method, changes in arms(
+                    scale, groups, scale.long, scale.patient
+                ):
                     tags = {"base": base, "setting": setting, "C": C, "row": row}
                     law = partial(as_generated, name=dataset)
                     if row in ("FedGWC", "FeSEM", "IFCA"):
-                        out.append(task(profile, dataset, law, seed, method, tags=tags, **changes))
+                        out.append(
+                            task(
+                                profile,
+                                dataset,
+                                law,
+                                seed,
+                                method,
+                                tags=tags,
+                                **changes,
+                            )
+                        )
     return out
 
 
 def domain_data(
-    scale: Scale, base: str, shares: Sequence[int], seed: int, noise: float = 1.0, blur: float = 2.0
+    scale: Scale,
+    base: str,
+    shares: Sequence[int],
+    seed: int,
+    noise: float = 1.0,
+    blur: float = 2.0,
 ) -> str:
     """The name of a data set of clean, noisy and blurred clients, for ``data.load``."""
     official = ", official=True" if scale.official else ""
@@ -406,7 +573,14 @@ def beta(profile: str) -> list[Task]:
     dataset = pick(scale, "cifar100")
     return [
         task(
-            *(profile, dataset, dirichlet(scale, 0.5), seed, gwc(scale, beta=b), scale.rounds),
+            *(
+                profile,
+                dataset,
+                dirichlet(scale, 0.5),
+                seed,
+                gwc(scale, beta=b),
+                scale.rounds,
+            ),
             {"beta": str(b), "row": "FedGWC"},
         )
         for seed in scale.seeds
@@ -424,14 +598,18 @@ def rules(scale: Scale) -> dict[str, FedGWC]:
         "as printed, whole matrix, ε = 1e-5": replace(printed, whole_matrix=True),
         "as printed": replace(printed, eps=scale.eps),
         "as printed, whole matrix": replace(printed, eps=scale.eps, whole_matrix=True),
-        "+ normalised rewards": (step := replace(printed, eps=scale.eps, normalise=True)),
+        "+ normalised rewards": (
+            step := replace(printed, eps=scale.eps, normalise=True)
+        ),
         "+ smoothed MSE": (step := replace(step, ema=True)),
         "+ patience": (step := replace(step, patience=None)),
         "+ α = P / K": (step := replace(step, alpha="share", weighted=True)),
         "+ P rescaled": (step := replace(step, rescale=True)),
         "+ columns of P": (step := replace(step, columns=True)),
         "+ P⁰ = 1 / K²": (step := replace(step, initial=1.0)),
-        "+ scored on the embedding": replace(step, score_on="embedding", assign="cluster_qr"),
+        "+ scored on the embedding": replace(
+            step, score_on="embedding", assign="cluster_qr"
+        ),
         "as released": code,
         "as released, ε = 1e-5": replace(code, eps=1e-5),
         "corrected, patient ε": replace(own, eps=scale.patient),
@@ -441,7 +619,9 @@ def rules(scale: Scale) -> dict[str, FedGWC]:
         "corrected, not rescaled": replace(own, rescale=False),
         "corrected, scored on the embedding": replace(own, score_on="embedding"),
     }
-    other = {f"corrected, β = {b:g}": replace(own, beta=b) for b in BETAS if b != own.beta}
+    other = {
+        f"corrected, β = {b:g}": replace(own, beta=b) for b in BETAS if b != own.beta
+    }
     return {"corrected": own, **between, **other}
 
 
@@ -451,15 +631,44 @@ def watched(profile: str) -> list[Task]:
     names = ("cifar100", "cifar10", "cifar10", "cifar10")
     settings = ("α = 0.5", "α = 0.05", "(40, 30, 30)", "(100, 0, 0)")
     method = Watch(tuple(rules(scale).items()), scale.sampled)
-    kept = {"measure": measure_watch, "curves": tuple(f"mse_{r}" for r in range(len(method.rules)))}
+    kept = {
+        "measure": measure_watch,
+        "curves": tuple(f"mse_{r}" for r in range(len(method.rules))),
+    }
     for seed in scale.seeds:
         for name, setting in zip(names, settings, strict=True):
-            law = dirichlet(scale, float(setting[4:])) if setting[0] == "α" else mix(scale, name, setting)
+            law = (
+                dirichlet(scale, float(setting[4:]))
+                if setting[0] == "α"
+                else mix(scale, name, setting)
+            )
             tags = {"setting": setting, "row": "Watch"}
-            out.append(task(profile, pick(scale, name), law, seed, method, scale.watched, tags, **kept))
+            out.append(
+                task(
+                    profile,
+                    pick(scale, name),
+                    law,
+                    seed,
+                    method,
+                    scale.watched,
+                    tags,
+                    **kept,
+                )
+            )
         data = domain_data(scale, pick(scale, "cifar10"), DOMAINS["(40, 30, 30)"], seed)
         tags = {"setting": "clean, noise, blur", "row": "Watch"}
-        out.append(task(profile, data, partial(as_generated, name=data), seed, method, scale.watched, tags, **kept))
+        out.append(
+            task(
+                profile,
+                data,
+                partial(as_generated, name=data),
+                seed,
+                method,
+                scale.watched,
+                tags,
+                **kept,
+            )
+        )
     return out
 
 
@@ -484,7 +693,13 @@ class Published(NamedTuple):
 
 
 LARGE = {
-    "femnist": Published(400, 62, 3_000, Local(0.01, batch_size=64, weight_decay=4e-4, drop_last=True), 1e-5),
+    "femnist": Published(
+        400,
+        62,
+        3_000,
+        Local(0.01, batch_size=64, weight_decay=4e-4, drop_last=True),
+        1e-5,
+    ),
     "landmarks": Published(823, 2028, 1_000, Local(0.1, steps=7), 1e-4),
     "inaturalist": Published(2714, 1203, 2_000, Local(0.1, steps=5), 1e-2),
 }
@@ -493,9 +708,13 @@ LARGE = {
 def measure_large(fed, state) -> dict[str, Any]:
     """Accuracy and clusters, where confusion matrices of all clients would not fit in memory."""
     e = fed.evaluate(state.theta, state.labels)
-    hits, tests = (torch.bincount(e.owner, w, fed.K) for w in ((e.true == e.pred).double(), None))
+    hits, tests = (
+        torch.bincount(e.owner, w, fed.K) for w in ((e.true == e.pred).double(), None)
+    )
     out = {"accuracy": metrics.average((hits / tests).cpu().numpy())}
-    return out | experiment.measure_clusters(fed, getattr(state, "clusters", state.labels))
+    return out | experiment.measure_clusters(
+        fed, getattr(state, "clusters", state.labels)
+    )
 
 
 def large() -> list[Task]:
@@ -506,23 +725,53 @@ def large() -> list[Task]:
     out = []
     for name, (clients, classes, rounds, local, eps) in LARGE.items():
         users, sampled = name != "femnist", 0.1 if name == "femnist" else 10
-        law = partial(as_published, name=name, clients=clients) if users else partial(partition.dirichlet, alpha=0.01)
+        law = (
+            partial(as_published, name=name, clients=clients)
+            if users
+            else partial(partition.dirichlet, alpha=0.01)
+        )
         law = law if users else partial(law, clients=clients, test=0.0)
-        net = partial(models.mobilenet_v2, pretrained=True) if users else partial(models.lenet5, shape=(1, 28, 28))
-        rows = {"FedGWC": FedGWC(sampled=sampled, eps=eps), "no clusters": FedAvg(sampled), "CFL": CFL(sampled=sampled)}
-        rows["FedGWC as released"] = FedGWC.as_released(sampled=round(0.1 * clients) if not users else 10, eps=eps)
+        net = (
+            partial(models.mobilenet_v2, pretrained=True)
+            if users
+            else partial(models.lenet5, shape=(1, 28, 28))
+        )
+        rows = {
+            "FedGWC": FedGWC(sampled=sampled, eps=eps),
+            "no clusters": FedAvg(sampled),
+            "CFL": CFL(sampled=sampled),
+        }
+        rows["FedGWC as released"] = FedGWC.as_released(
+            sampled=round(0.1 * clients) if not users else 10, eps=eps
+        )
         rows |= {f"IFCA, C = {C}": IFCA(C, sampled=sampled) for C in (2, 3, 4, 5)}
-        how = {"options": {"backend": "lean"}, "measure": measure_large} if users else {"official": True}
+        how = (
+            {"options": {"backend": "lean"}, "measure": measure_large}
+            if users
+            else {"official": True}
+        )
         for seed in range(3):
             for row, method in rows.items():
-                made = Task(method, name, law, partial(net, classes=classes), local, rounds, seed, "paper", every=100)
+                made = Task(
+                    method,
+                    name,
+                    law,
+                    partial(net, classes=classes),
+                    local,
+                    rounds,
+                    seed,
+                    "paper",
+                    every=100,
+                )
                 out.append(replace(made, tags={"row": row}, **how))
     return out
 
 
 def printed(table: str):
     """The paper's own numbers of a table, as shares where they are; a DataFrame with our tags."""
-    return tables.printed(Path(__file__).with_suffix(".csv"), table, C="Int64", beta="str")
+    return tables.printed(
+        Path(__file__).with_suffix(".csv"), table, C="Int64", beta="str"
+    )
 
 
 # --- reading the records ---------------------------------------------------------------------------------------------
@@ -544,7 +793,9 @@ def ingredients(frame, settings: dict[str, str]):
             own = frame[frame["setting"] == setting]
             line[head] = f"{own[f'clusters_{r}'].mean():.1f}" if len(made) else "–"
             if setting == "(40, 30, 30)":
-                line[f"{head}, ARI"] = f"{own[f'ari_{r}'].mean():.2f}" if len(made) else "–"
+                line[f"{head}, ARI"] = (
+                    f"{own[f'ari_{r}'].mean():.2f}" if len(made) else "–"
+                )
         lines[name.replace("P / K", "share sampled")] = line
     return pd.DataFrame(lines).T
 
@@ -566,12 +817,17 @@ def jump(course, plain, metric: str) -> float:
     return float(np.diff(own)[0] - np.diff(other)[0])
 
 
-def in_step(frame, records: Sequence[dict[str, Any]], last: int = 3, table: str = "cifar100"):
+def in_step(
+    frame, records: Sequence[dict[str, Any]], last: int = 3, table: str = "cifar100"
+):
     """The frame of a table with each metric the mean of the last evaluations within FedGWC's rounds.
 
     FedAvg goes on for half as long again, to be compared at equal client updates; here it is cut where the others end.
     """
-    frame, kept = frame.copy(), {record["key"]: record["metrics"]["curves"] for record in records}
+    frame, kept = (
+        frame.copy(),
+        {record["key"]: record["metrics"]["curves"] for record in records},
+    )
     tasks = TABLES[table]("laptop")
     rounds = next(task.rounds for task in tasks if task.tags["row"] == "FedGWC")
     for i, task in enumerate(tasks):

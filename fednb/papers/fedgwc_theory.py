@@ -42,7 +42,9 @@ def stationary_variance(alpha: float, variance: float, S: int) -> float:
     return alpha / (2 - alpha) * variance / S
 
 
-def entry_bound(t: int | np.ndarray, alpha: float, start: float = 0.0) -> float | np.ndarray:
+def entry_bound(
+    t: int | np.ndarray, alpha: float, start: float = 0.0
+) -> float | np.ndarray:
     """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24), with the t terms that t updates give: (1 - α)^t P^0 + 1 - (1 - α)^t.
 
     The paper counts one term more, which only loosens the bound.
@@ -85,11 +87,19 @@ def play(
     rng, mean = np.random.default_rng(seed), np.asarray(losses, dtype=np.float32)
     K, everyone = len(mean), torch.arange(len(mean))
     P = torch.full((K, K), rule.initial / K**2)
-    seen, curve, made = (P, 0 * P, torch.ones(()), torch.zeros((), dtype=torch.int64)), [], None
+    seen, curve, made = (
+        (P, 0 * P, torch.ones(()), torch.zeros((), dtype=torch.int64)),
+        [],
+        None,
+    )
     for t in range(1, rounds + 1):
         S = np.sort(rng.choice(K, sampled, replace=False))
-        drawn = mean[S, None] + rng.normal(0, noise, (sampled, steps)).astype(np.float32)
-        seen = rule.observe(seen, torch.as_tensor(S), torch.as_tensor(drawn), torch.ones(sampled), K)
+        drawn = mean[S, None] + rng.normal(0, noise, (sampled, steps)).astype(
+            np.float32
+        )
+        seen = rule.observe(
+            seen, torch.as_tensor(S), torch.as_tensor(drawn), torch.ones(sampled), K
+        )
         curve.append(float(seen[2]))
         if made is None and (t == rounds if force else rule.due(seen[3], sampled, K)):
             found = rule.split(rule.block(*seen[:2], everyone), sampled, seed)
@@ -99,17 +109,23 @@ def play(
     return made or Play(*seen[:2], curve, 0, torch.zeros(K, dtype=torch.int64))
 
 
-def mse_floor(sampled: int, alpha: float = 0.1, steps: int = 7, rounds: int = 2000, seed: int = 0) -> float:
+def mse_floor(
+    sampled: int, alpha: float = 0.1, steps: int = 7, rounds: int = 2000, seed: int = 0
+) -> float:
     """Where the printed MSE over updated entries goes for equal clients, 2 α² / (2 - α) · Var(ω), by drawn rewards.
 
     An entry moves by α (ω - γ), with independent ω and γ of variances v and α / (2 - α) · v.
     """
-    losses = torch.as_tensor(np.random.default_rng(seed).normal(size=(rounds, sampled, steps)))
+    losses = torch.as_tensor(
+        np.random.default_rng(seed).normal(size=(rounds, sampled, steps))
+    )
     v = torch.stack([gaussian_rewards(round_) for round_ in losses]).var().item()
     return 2 * alpha**2 / (2 - alpha) * v
 
 
-def server_seconds(K: int, n_max: int = 5, sampled: int = 10, repeat: int = 1, seed: int = 0) -> dict[str, float]:
+def server_seconds(
+    K: int, n_max: int = 5, sampled: int = 10, repeat: int = 1, seed: int = 0
+) -> dict[str, float]:
     """Time the server's work for K clients, the least of some repetitions: an update of P; then for an attempt the
     affinity, its eigenvectors, and k-means with the scores.
     """
@@ -139,4 +155,6 @@ def pictured(P: Tensor, beta: float) -> tuple[Tensor, np.ndarray]:
     from sklearn.manifold import SpectralEmbedding
 
     W = perception_affinity((P - P.min()) / (P.max() - P.min()), beta)
-    return W, SpectralEmbedding(2, affinity="precomputed", random_state=0).fit_transform(W.numpy())
+    return W, SpectralEmbedding(
+        2, affinity="precomputed", random_state=0
+    ).fit_transform(W.numpy())

@@ -64,7 +64,10 @@ CURVES = ("accuracy", "clusters", "ari")
 CATEGORY = {  # Table 2's first column; what is not here is ours
     **dict.fromkeys(("FedAvg", "FedProx"), "no clustering"),
     **dict.fromkeys(("CFL", "FL+HC"), "post-training"),
-    **dict.fromkeys(("IFCA", "AutoCFL", "MTCFL", "FedSoft", "FedEM", "CFL-GP", "FedCCFA", "GCFL"), "in-training"),
+    **dict.fromkeys(
+        ("IFCA", "AutoCFL", "MTCFL", "FedSoft", "FedEM", "CFL-GP", "FedCCFA", "GCFL"),
+        "in-training",
+    ),
 }
 
 
@@ -72,7 +75,9 @@ CATEGORY = {  # Table 2's first column; what is not here is ours
 class Scale:
     """What a profile changes."""
 
-    models: dict[str, Callable[[], Any]]  # a network for each data set, in the order of the table
+    models: dict[
+        str, Callable[[], Any]
+    ]  # a network for each data set, in the order of the table
     clients: tuple[int, int, int]  # small, medium, large
     samples: int | None  # per client, test samples included; None: all that there are
     rounds: int
@@ -89,13 +94,25 @@ class Scale:
 
 
 _mnist = (1, 28, 28)
-_wide = {"cifar10": models.cnn, "mnist": partial(models.cnn, shape=_mnist, filters=(32, 64), dense=())}
+_wide = {
+    "cifar10": models.cnn,
+    "mnist": partial(models.cnn, shape=_mnist, filters=(32, 64), dense=()),
+}
 _lenet = {"cifar10": models.lenet5, "mnist": partial(models.lenet5, shape=_mnist)}
 _local = Local(0.1, steps=5, batch_size=16, lr_decay=0.5, decay_every=10)
 SCALES = {
-    "smoke": Scale({"digits": models.mlp}, (10, 15, 20), 60, 4, replace(_local, steps=2), range(1)),
+    "smoke": Scale(
+        {"digits": models.mlp}, (10, 15, 20), 60, 4, replace(_local, steps=2), range(1)
+    ),
     "laptop": Scale(_lenet, (20, 32, 60), 120, 20, _local, range(3)),
-    "paper": Scale(_wide, (50, 200, 500), None, 100, Local(0.01, epochs=5, lr_decay=0.5, decay_every=20), range(5)),
+    "paper": Scale(
+        _wide,
+        (50, 200, 500),
+        None,
+        100,
+        Local(0.01, epochs=5, lr_decay=0.5, decay_every=20),
+        range(5),
+    ),
 }
 SHARE = {"small": 1.0, "medium": 0.25, "large": 0.1}  # of the clients, in each round
 
@@ -105,11 +122,19 @@ def law(scale: Scale, clients: int, setting: str) -> Callable[..., partition.Par
     both = {"clients": clients, "min_size": 12, "test": 0.3}
     laws = {
         "IID": partial(partition.iid, **both),
-        "Non-IID-ES": partial(partition.cluster_n_class, clusters=GROUPS, n=4, m=4, **both),
-        "Non-IID": partial(partition.cluster_dirichlet, clusters=GROUPS, alphas=(0.3, 2.0), **both),
-        "2 classes a group": partial(partition.cluster_n_class, clusters=GROUPS, n=2, m=2, **both),
+        "Non-IID-ES": partial(
+            partition.cluster_n_class, clusters=GROUPS, n=4, m=4, **both
+        ),
+        "Non-IID": partial(
+            partition.cluster_dirichlet, clusters=GROUPS, alphas=(0.3, 2.0), **both
+        ),
+        "2 classes a group": partial(
+            partition.cluster_n_class, clusters=GROUPS, n=2, m=2, **both
+        ),
         "4 classes a client": partial(partition.n_class, n=4, **both),
-        "Dirichlet 0.3 a client": partial(partition.dirichlet_per_class, alpha=0.3, **both),
+        "Dirichlet 0.3 a client": partial(
+            partition.dirichlet_per_class, alpha=0.3, **both
+        ),
     }
     if scale.samples is None:
         return laws[setting]
@@ -133,7 +158,9 @@ def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
         "AutoCFL": AutoCFL(**share),
         "MTCFL": MTCFL(**share),
         "FedSoft": FedSoft(GROUPS, **share),
-        "FedEM": FedEM(3, **share),  # every component is trained by everybody; three are its authors' choice
+        "FedEM": FedEM(
+            3, **share
+        ),  # every component is trained by everybody; three are its authors' choice
         "CFL-GP": CFLGP(GROUPS, **share),
         "FedCCFA": FedCCFA(**share),
         "GCFL": gcfl(scale, **share),
@@ -146,16 +173,31 @@ def controls(clients: int, sampled: float, seed: int) -> dict[str, Any]:
     return {
         "LocalOnly": LocalOnly(sampled=sampled),
         "Oracle clusters": FixedClusters(truth, sampled=sampled),
-        "Random clusters": FixedClusters.random(np.bincount(truth), seed=seed, sampled=sampled),
+        "Random clusters": FixedClusters.random(
+            np.bincount(truth), seed=seed, sampled=sampled
+        ),
     }
 
 
 def others() -> dict[str, Any]:
     """The other chapters' clustered methods, which the paper does not have."""
-    return {"FeSEM": FeSEM(GROUPS), "WeCFL": WeCFL(GROUPS), "FedGWC": FedGWC(sampled=1.0), "OCFL": OCFL()}
+    return {
+        "FeSEM": FeSEM(GROUPS),
+        "WeCFL": WeCFL(GROUPS),
+        "FedGWC": FedGWC(sampled=1.0),
+        "OCFL": OCFL(),
+    }
 
 
-def task(profile: str, size: str, dataset: str, setting: str, seed: int, method: Any, row: str) -> Task:
+def task(
+    profile: str,
+    size: str,
+    dataset: str,
+    setting: str,
+    seed: int,
+    method: Any,
+    row: str,
+) -> Task:
     """One run; at small scale all rounds are evaluated, else each quarter."""
     scale = SCALES[profile]
     clients = scale.clients[[*SHARE].index(size)]
@@ -192,7 +234,9 @@ def table(profile: str, size: str, datasets: Sequence[str] = ()) -> list[Task]:
     ]
 
 
-def variants(profile: str, settings: tuple[str, ...], arms: Callable[[Scale], dict[str, Any]]) -> list[Task]:
+def variants(
+    profile: str, settings: tuple[str, ...], arms: Callable[[Scale], dict[str, Any]]
+) -> list[Task]:
     """Tasks of a table about GCFL itself, at small scale."""
     scale = SCALES[profile]
     return [
@@ -225,7 +269,9 @@ def undeclared(scale: Scale) -> dict[str, Any]:
         "ζ = 1": gcfl(scale, zeta=1.0),
         "λ = half the median": gcfl(scale, shield=0.5),
         "λ = twice the median": gcfl(scale, shield=2.0),
-        "start in round 3": gcfl(scale, delta_init=0.0, latest=2),  # Eq. 3 never holds, so latest decides
+        "start in round 3": gcfl(
+            scale, delta_init=0.0, latest=2
+        ),  # Eq. 3 never holds, so latest decides
         "start after a quarter": gcfl(scale, delta_init=0.0),
         "start after a half": gcfl(scale, delta_init=0.0, latest=scale.rounds // 2),
         "Otsu without histogram": gcfl(scale, bins=None),
@@ -237,12 +283,16 @@ def undeclared(scale: Scale) -> dict[str, Any]:
 def dealt_otherwise(scale: Scale) -> dict[str, Any]:
     """Some rows of Table 2 for other laws; no oracle, since not all of them have groups."""
     rows = baselines(scale, 1.0)
-    return {"LocalOnly": LocalOnly()} | {name: rows[name] for name in ("FedAvg", "IFCA", "GCFL")}
+    return {"LocalOnly": LocalOnly()} | {
+        name: rows[name] for name in ("FedAvg", "IFCA", "GCFL")
+    }
 
 
 def longer(scale: Scale) -> Scale:
     """Five times the steps at half the learning rate, for three fifths of the rounds."""
-    local = replace(scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0)
+    local = replace(
+        scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0
+    )
     return replace(scale, local=local, rounds=3 * scale.rounds // 5)
 
 
@@ -252,23 +302,41 @@ def local_work(profile: str) -> list[Task]:
         return []
     more = longer(SCALES[profile])
     rows = baselines(more, 1.0) | {"WeCFL": WeCFL(GROUPS)} | ablations(more)
-    for left_out in ("FedProx", "FedEM", "No δ_init"):  # FedProx is FedAvg in Table 2, nearly; FedEM trains thrice
+    for left_out in (
+        "FedProx",
+        "FedEM",
+        "No δ_init",
+    ):  # FedProx is FedAvg in Table 2, nearly; FedEM trains thrice
         del rows[left_out]
     return [
-        replace(task(profile, "small", dataset, setting, seed, method, row), local=more.local, rounds=more.rounds)
+        replace(
+            task(profile, "small", dataset, setting, seed, method, row),
+            local=more.local,
+            rounds=more.rounds,
+        )
         for seed in more.seeds
         for dataset in more.models
         for setting in SETTINGS
         for row, method in (rows | controls(more.clients[0], 1.0, seed)).items()
-        if setting != "IID" or row in ("FedAvg", "GCFL", "LocalOnly", "Random clusters")  # what the claim needs
+        if setting != "IID"
+        or row
+        in ("FedAvg", "GCFL", "LocalOnly", "Random clusters")  # what the claim needs
     ]
 
 
 def local_parts(profile: str) -> list[Task]:
     """GCFL and what it is without each part, as in ``local_work``, for six seeds: the differences are small."""
     rows = {"GCFL", *ablations(SCALES[profile])}
-    first = [t for t in local_work(profile) if t.seed == 0 and t.tags["row"] in rows and t.tags["setting"] != "IID"]
-    return [replace(t, seed=seed) for seed in range(6 if profile == "laptop" else 1) for t in first]
+    first = [
+        t
+        for t in local_work(profile)
+        if t.seed == 0 and t.tags["row"] in rows and t.tags["setting"] != "IID"
+    ]
+    return [
+        replace(t, seed=seed)
+        for seed in range(6 if profile == "laptop" else 1)
+        for t in first
+    ]
 
 
 def local_rounds(profile: str) -> list[Task]:
@@ -276,7 +344,11 @@ def local_rounds(profile: str) -> list[Task]:
     if SCALES[profile].local.steps is None:
         return []
     more = longer(SCALES[profile])
-    often = replace(more, local=replace(more.local, steps=SCALES[profile].local.steps), rounds=5 * more.rounds)
+    often = replace(
+        more,
+        local=replace(more.local, steps=SCALES[profile].local.steps),
+        rounds=5 * more.rounds,
+    )
     rows = {"FedAvg": FedAvg(), "WeCFL": WeCFL(GROUPS), "GCFL": gcfl(often)}
     return [
         replace(

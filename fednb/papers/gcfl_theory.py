@@ -31,10 +31,14 @@ def toy(setting: str, seed: int = 0, lr: float = 0.1) -> Federation:
     digits = data.load("digits")
     part = law(SCALES["smoke"], 20, setting)(digits.y[: digits.n_train], seed=seed)
     local = Local(lr, steps=5, batch_size=16)
-    return Federation(digits, part, partial(models.mlp, 64, (32,), 10), local=local, seed=seed)
+    return Federation(
+        digits, part, partial(models.mlp, 64, (32,), 10), local=local, seed=seed
+    )
 
 
-def observe(fed: Federation, rows: Tensor, per_class: int = 50) -> tuple[Tensor, Tensor]:
+def observe(
+    fed: Federation, rows: Tensor, per_class: int = 50
+) -> tuple[Tensor, Tensor]:
     """What the server sees of models (n, D): locations z (n, M), and how sure they are in all, ρ (n,)."""
     x, y = fed.probe(per_class)
     return locate(fed.predict(rows, x), y, fed.classes)
@@ -44,10 +48,18 @@ def population(seed: int = 3) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
     """Twenty-one bodies in the plane, as three sorts of clouds (21, 2), and their masses (21,) by α : β : γ."""
     rng, corners = np.random.default_rng(seed), np.array([[0, 0], [1, 0], [0.5, 0.87]])
     sizes = {"three equal groups": [7, 7, 7], "groups of 3, 6, 12": [3, 6, 12]}
-    clouds = {name: np.repeat(corners, n, 0) + 0.1 * rng.normal(size=(21, 2)) for name, n in sizes.items()}
+    clouds = {
+        name: np.repeat(corners, n, 0) + 0.1 * rng.normal(size=(21, 2))
+        for name, n in sizes.items()
+    }
     clouds["one cloud"] = [0.5, 0.4] + 0.3 * rng.normal(size=(21, 2))
     volume, sure = rng.uniform(0.2, 1, 21), rng.uniform(0.1, 0.6, 21)
-    masses = {"1 : 1 : 1": volume + 1 + sure, "1 : 0 : 0": volume, "0 : 0 : 1": sure, "none": np.ones(21)}
+    masses = {
+        "1 : 1 : 1": volume + 1 + sure,
+        "1 : 0 : 0": volume,
+        "0 : 0 : 1": sure,
+        "none": np.ones(21),
+    }
     return clouds, masses
 
 
@@ -61,14 +73,20 @@ def torn(small: int, large: int) -> bool:
     to a common factor. Their difference has the sign of 3 (small - 1) - (large - 1).
     """
     if not 2 <= small <= large:
-        raise ValueError(f"torn({small}, {large}): give the sizes of two groups, 2 <= small <= large")
+        raise ValueError(
+            f"torn({small}, {large}): give the sizes of two groups, 2 <= small <= large"
+        )
     return large - 1 > 3 * (small - 1)
 
 
 def perfect(sizes: Sequence[int], normalised: bool = True) -> int:
     """How many clusters Algorithm 1 finds in groups that are points far from each other, of these sizes."""
     z = np.eye(len(sizes))[np.repeat(range(len(sizes)), sizes)]
-    return len(otsu_components(attraction(z, np.ones(len(z)), 1e-9, normalised=normalised), bins=None).unique())
+    return len(
+        otsu_components(
+            attraction(z, np.ones(len(z)), 1e-9, normalised=normalised), bins=None
+        ).unique()
+    )
 
 
 def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
@@ -76,7 +94,12 @@ def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
     state, ratio, accuracy = FedAvg().init(fed), [], []
     for t in range(rounds):
         old, state = state.theta, FedAvg().step(state, fed, t)
-        ratio.append(float((state.theta - old)[:, : fed.layout.P].norm() / old[:, : fed.layout.P].norm()))
+        ratio.append(
+            float(
+                (state.theta - old)[:, : fed.layout.P].norm()
+                / old[:, : fed.layout.P].norm()
+            )
+        )
         seen = fed.evaluate(state.theta, state.labels)
         accuracy.append(float((seen.pred == seen.true).double().mean()))
     return ratio, accuracy
@@ -103,7 +126,11 @@ def halves(past) -> dict[str, float]:
     """A history's frame in four numbers: accuracy in the last round, and means over the second half of the rounds."""
     middle = len(past) // 2
     late, moved = past[middle:], flicker([*past["labels"]])[middle - 1 :]
-    means = {"2nd half": late["accuracy"].mean(), "clusters": late["clusters"].mean(), "flicker": moved.mean()}
+    means = {
+        "2nd half": late["accuracy"].mean(),
+        "clusters": late["clusters"].mean(),
+        "flicker": moved.mean(),
+    }
     return {"last round": past["accuracy"].iloc[-1], **means}
 
 

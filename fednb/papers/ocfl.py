@@ -49,9 +49,16 @@ CLASSES = {
     (8, "overlapping"): ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4)),
 }  # (classes of the data, overlap): the classes of each cluster
 SPLITS = [
-    (overlap, balance) for overlap in ("non-overlapping", "overlapping") for balance in ("balanced", "imbalanced")
+    (overlap, balance)
+    for overlap in ("non-overlapping", "overlapping")
+    for balance in ("balanced", "imbalanced")
 ]
-NAMES = {"mnist": "MNIST", "fashion_mnist": "FMNIST", "cifar10": "CIFAR10", "pathmnist": "PATHMNIST"}
+NAMES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "FMNIST",
+    "cifar10": "CIFAR10",
+    "pathmnist": "PATHMNIST",
+}
 NAMES |= {"bloodmnist": "BLOODMNIST", "digits": "digits"}  # ours and the paper's
 
 
@@ -77,29 +84,47 @@ def split(
     """
     rng, C = np.random.default_rng(seed), int(y.max()) + 1
     truth = np.repeat(range(3), SIZES[clients, balance])
-    weights = rng.dirichlet(np.ones(C), 3) if balance == "imbalanced" else np.ones((3, C))
-    mixture = weights * [[c in mine for c in range(C)] for mine in CLASSES[C, overlap]]  # (3, C)
+    weights = (
+        rng.dirichlet(np.ones(C), 3) if balance == "imbalanced" else np.ones((3, C))
+    )
+    mixture = weights * [
+        [c in mine for c in range(C)] for mine in CLASSES[C, overlap]
+    ]  # (3, C)
     mixture /= mixture.sum(1, keepdims=True)
     samples = samples or len(y) // clients
     piles = [rng.permutation(np.flatnonzero(y == c)) for c in range(C)]
     ends = [round(test * len(pile)) for pile in piles]
     few = round(test * samples)
-    apart = [(samples - few, [pile[end:] for pile, end in zip(piles, ends, strict=True)])]
+    apart = [
+        (samples - few, [pile[end:] for pile, end in zip(piles, ends, strict=True)])
+    ]
     apart += [(few, [pile[:end] for pile, end in zip(piles, ends, strict=True)])]
     pairs = []
     for c in truth:
         if leaky:
-            own = rng.permutation(_draw(piles, rng.multinomial(samples, mixture[c]), rng, replace=True))
+            own = rng.permutation(
+                _draw(piles, rng.multinomial(samples, mixture[c]), rng, replace=True)
+            )
             pairs.append(np.split(own, [round((1 - test) * len(own))]))
         else:
-            pairs.append([_draw(pool, rng.multinomial(n, mixture[c]), rng) for n, pool in apart])
-    return Partition([np.sort(a) for a, _ in pairs], [np.sort(b) for _, b in pairs], truth)
+            pairs.append(
+                [_draw(pool, rng.multinomial(n, mixture[c]), rng) for n, pool in apart]
+            )
+    return Partition(
+        [np.sort(a) for a, _ in pairs], [np.sort(b) for _, b in pairs], truth
+    )
 
 
-def _draw(piles: list[np.ndarray], counts: np.ndarray, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
+def _draw(
+    piles: list[np.ndarray],
+    counts: np.ndarray,
+    rng: np.random.Generator,
+    replace: bool = False,
+) -> np.ndarray:
     """So many of each pile, or all there are; each once."""
     taken = [
-        rng.choice(pile, n if replace else min(n, len(pile)), replace) for pile, n in zip(piles, counts, strict=True)
+        rng.choice(pile, n if replace else min(n, len(pile)), replace)
+        for pile, n in zip(piles, counts, strict=True)
     ]
     return np.unique(np.concatenate(taken))
 
@@ -131,7 +156,10 @@ class Scale:
 
 
 def _small() -> dict[str, Setup]:
-    local, grey = Local(0.1, steps=6, batch_size=16), partial(models.lenet5, shape=(1, 28, 28))
+    local, grey = (
+        Local(0.1, steps=6, batch_size=16),
+        partial(models.lenet5, shape=(1, 28, 28)),
+    )
     nets = {"mnist": grey, "fashion_mnist": grey, "cifar10": models.lenet5}
     nets |= {"pathmnist": partial(models.lenet5, shape=(3, 28, 28), classes=9)}
     nets |= {"bloodmnist": partial(models.lenet5, shape=(3, 28, 28), classes=8)}
@@ -140,14 +168,22 @@ def _small() -> dict[str, Setup]:
 
 def _whole() -> dict[str, Setup]:
     """The authors' settings: their Table 3, and the thresholds of CFL in their released configurations."""
-    grey, colour = Local(0.01, epochs=3, batch_size=32), Local(0.01, epochs=3, batch_size=64)
+    grey, colour = (
+        Local(0.01, epochs=3, batch_size=32),
+        Local(0.01, epochs=3, batch_size=64),
+    )
     adam = Local(1e-7, epochs=3, batch_size=128, optimizer="adam", weight_decay=0.01)
     return {
         "mnist": Setup(models.tiny_vgg, grey, 50, (0.35, 1.0)),
         "fashion_mnist": Setup(models.tiny_vgg, grey, 50, (0.35, 1.0)),
         "cifar10": Setup(models.resnet34, colour, 80, (185.0, 925.0)),
         "pathmnist": Setup(partial(models.resnet34, classes=9), adam, 75, (12.0, 60.0)),
-        "bloodmnist": Setup(partial(models.resnet34, classes=8), replace(adam, lr=1e-6), 75, (38.0, 188.0)),
+        "bloodmnist": Setup(
+            partial(models.resnet34, classes=8),
+            replace(adam, lr=1e-6),
+            75,
+            (38.0, 188.0),
+        ),
     }
 
 
@@ -160,24 +196,47 @@ SCALES = {
 }
 
 
-def law(scale: Scale, clients: int, overlap: str, balance: str) -> Callable[..., Partition]:
+def law(
+    scale: Scale, clients: int, overlap: str, balance: str
+) -> Callable[..., Partition]:
     """One of the four splits, at the profile's scale."""
-    return partial(split, clients=clients, overlap=overlap, balance=balance, samples=scale.samples, **scale.law)
+    return partial(
+        split,
+        clients=clients,
+        overlap=overlap,
+        balance=balance,
+        samples=scale.samples,
+        **scale.law,
+    )
 
 
-def rivals(profile: str, dataset: str, clients: int, balance: str, seed: int) -> tuple[tuple[str, Any], ...]:
+def rivals(
+    profile: str, dataset: str, clients: int, balance: str, seed: int
+) -> tuple[tuple[str, Any], ...]:
     """All methods, FedAvg first, and the controls: LocalOnly, oracle and random clusters, and a split in round one."""
     scale = SCALES[profile]
-    released, sizes, eps = profile == "paper", SIZES[clients, balance], scale.setups[dataset].eps
+    released, sizes, eps = (
+        profile == "paper",
+        SIZES[clients, balance],
+        scale.setups[dataset].eps,
+    )
     ocfl = OCFL.as_released if released else OCFL
-    lengths = {"eps1": 0.6, "eps2": 0.6} if eps is None else {"relative": False, "eps1": eps[0], "eps2": eps[1]}
+    lengths = (
+        {"eps1": 0.6, "eps2": 0.6}
+        if eps is None
+        else {"relative": False, "eps1": eps[0], "eps2": eps[1]}
+    )
     truth = tuple(int(c) for c in np.repeat(range(3), sizes))
     return (
         ("FedAvg", FedAvg()),
         ("SCL", CFL(wait=scale.wait, **lengths)),
         ("BCL as released", BriggsHC.as_released(scale.wait)),
         ("BCL", BriggsHC(scale.wait)),
-        *((name, ocfl(how["clusterer"])) for name, how in CLUSTERERS.items() if "released" not in name),
+        *(
+            (name, ocfl(how["clusterer"]))
+            for name, how in CLUSTERERS.items()
+            if "released" not in name
+        ),
         ("OCFL-HDB in round 1", ocfl("hdbscan", at=1)),
         ("Oracle clusters", FixedClusters(truth)),
         ("Random clusters", FixedClusters.random(sizes, seed=seed)),
@@ -208,14 +267,26 @@ def task(
         rounds,
         seed,
         profile,
-        curves=("temperature", *CLUSTERERS, *keys([name for name, _ in arms], ("pf1", "gf1", "ari"))),
+        curves=(
+            "temperature",
+            *CLUSTERERS,
+            *keys([name for name, _ in arms], ("pf1", "gf1", "ari")),
+        ),
         measure=partial(judge, final=rounds),
-        tags={"data": NAMES[dataset], "clients": clients, "overlap": overlap, "balance": balance, **(more or {})},
+        tags={
+            "data": NAMES[dataset],
+            "clients": clients,
+            "overlap": overlap,
+            "balance": balance,
+            **(more or {}),
+        },
     )
     return replace(usual, **changes)
 
 
-def table(profile: str, clients: int, datasets: tuple[str, ...], full: bool = True) -> list[Task]:
+def table(
+    profile: str, clients: int, datasets: tuple[str, ...], full: bool = True
+) -> list[Task]:
     """Every split of some data sets, with all methods or FedAvg only; seeds in order. ``smoke``: the last split."""
     scale, smoke = SCALES[profile], profile == "smoke"
     arms = () if full or profile == "paper" else (("FedAvg", FedAvg()),)
@@ -229,10 +300,22 @@ def table(profile: str, clients: int, datasets: tuple[str, ...], full: bool = Tr
 
 def participation(profile: str) -> list[Task]:
     """HDBSCAN when only a share of 30 clients is sampled in a round."""
-    scale, usual = SCALES[profile], {"measure": measure, "curves": ("ari", "macro_f1"), "every": 3}
+    scale, usual = (
+        SCALES[profile],
+        {"measure": measure, "curves": ("ari", "macro_f1"), "every": 3},
+    )
     dataset = "digits" if profile == "smoke" else "fashion_mnist"
     return [
-        task(profile, dataset, 30, *how, seed, method=OCFL(sampled=share), more={"sampled": f"{share:.0%}"}, **usual)
+        task(
+            profile,
+            dataset,
+            30,
+            *how,
+            seed,
+            method=OCFL(sampled=share),
+            more={"sampled": f"{share:.0%}"},
+            **usual,
+        )
         for seed in scale.seeds
         for how in SPLITS
         for share in (1.0, 0.7, 0.4)
@@ -246,18 +329,39 @@ def batchnorm(profile: str) -> list[Task]:
     """
     scale = SCALES[profile]
     dataset = "digits" if profile == "smoke" else "fashion_mnist"
-    arms = (("FedAvg", FedAvg()), ("BCL as released", BriggsHC.as_released(scale.wait)), ("BCL", BriggsHC(scale.wait)))
-    seen = tuple(f"{mark}{name}" for mark in ("", "state ") for name in ("temperature", *CLUSTERERS))
+    arms = (
+        ("FedAvg", FedAvg()),
+        ("BCL as released", BriggsHC.as_released(scale.wait)),
+        ("BCL", BriggsHC(scale.wait)),
+    )
+    seen = tuple(
+        f"{mark}{name}"
+        for mark in ("", "state ")
+        for name in ("temperature", *CLUSTERERS)
+    )
     look_twice = partial(look, updates=("parameters", "state"))
     return [
-        task(profile, dataset, 15, *how, seed, arms=arms, model=scale.normed, measure=look_twice, curves=seen)
+        task(
+            profile,
+            dataset,
+            15,
+            *how,
+            seed,
+            arms=arms,
+            model=scale.normed,
+            measure=look_twice,
+            curves=seen,
+        )
         for seed in scale.seeds
         for how in SPLITS
     ]
 
 
 GREY, COLOUR = ("mnist", "fashion_mnist"), ("cifar10", "pathmnist", "bloodmnist")
-FIFTEEN = (*GREY, *COLOUR)  # tables with 15 clients: one for each data set, so that no file gets large
+FIFTEEN = (
+    *GREY,
+    *COLOUR,
+)  # tables with 15 clients: one for each data set, so that no file gets large
 THIRTY = ("fashion_mnist30", "others30")
 TABLES: dict[str, Callable[[str], list[Task]]] = {
     **{name: partial(table, clients=15, datasets=(name,)) for name in FIFTEEN},
@@ -274,7 +378,9 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
 def fires(temperature: Sequence[float], window: int = 1) -> float:
     """The first round, from 1, in which the mean of the last ``window`` temperatures rises, or nan (section 6.3)."""
     T = np.asarray(temperature, float)
-    rises = np.flatnonzero(T[window:] > T[:-window])  # two means of w rounds differ in their ends
+    rises = np.flatnonzero(
+        T[window:] > T[:-window]
+    )  # two means of w rounds differ in their ends
     return float(rises[0] + window + 1) if len(rises) else np.nan
 
 
@@ -287,11 +393,20 @@ def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> Data
 
     lines, facts = [], tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
     for task, fact, curve in zip(tasks, facts, courses(tasks, path), strict=True):
-        T, true = curve[f"{mark}temperature"].to_numpy(), np.repeat(range(3), SIZES[_shape(task)])
+        T, true = (
+            curve[f"{mark}temperature"].to_numpy(),
+            np.repeat(range(3), SIZES[_shape(task)]),
+        )
         for name in CLUSTERERS:
-            names = np.array([list(found) for found in curve[mark + name]])  # (rounds, clients)
-            line = pd.DataFrame(scores(names, true)).assign(clusters=[len(set(row)) for row in names.tolist()])
-            line = line.assign(row=name, temperature=T, round=curve["round"], fires=fires(T))
+            names = np.array(
+                [list(found) for found in curve[mark + name]]
+            )  # (rounds, clients)
+            line = pd.DataFrame(scores(names, true)).assign(
+                clusters=[len(set(row)) for row in names.tolist()]
+            )
+            line = line.assign(
+                row=name, temperature=T, round=curve["round"], fires=fires(T)
+            )
             lines.append(line.assign(**fact, **task.tags))
     return pd.concat(lines, ignore_index=True)
 
@@ -301,8 +416,17 @@ def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
     import pandas as pd
 
     never = looks[looks[fires].isna() & (looks["round"] == 1)]
-    together = {"ari": 0.0, "ami": 0.0, "homogeneity": 0.0, "completeness": 1.0, "clusters": 1, "round": np.nan}
-    return pd.concat([looks[looks["round"] == looks[fires]], never.assign(**together)]).sort_index()
+    together = {
+        "ari": 0.0,
+        "ami": 0.0,
+        "homogeneity": 0.0,
+        "completeness": 1.0,
+        "clusters": 1,
+        "round": np.nan,
+    }
+    return pd.concat(
+        [looks[looks["round"] == looks[fires]], never.assign(**together)]
+    ).sort_index()
 
 
 def _shape(task: Task) -> tuple[int, str]:
@@ -326,7 +450,9 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     for row in rows:
         own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
         own = own.rename(columns=lambda name: name.split("|")[1])
-        parts.append(pd.concat([whole, own], axis=1).assign(row=row)[own.notna().any(axis=1)])
+        parts.append(
+            pd.concat([whole, own], axis=1).assign(row=row)[own.notna().any(axis=1)]
+        )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -334,12 +460,27 @@ def over_splits(frame: DataFrame, value: str) -> DataFrame:
     """Mean of a score over the splits, for each row, data set, number of clients and seed; with the runs' facts."""
     facts = {name: (name, "first") for name in tables.FACTS if name != "seed"}
     by = ["row", "data", "clients", "seed"]
-    return frame.groupby(by, sort=False).agg(**facts, **{value: (value, "mean")}).reset_index()
+    return (
+        frame.groupby(by, sort=False)
+        .agg(**facts, **{value: (value, "mean")})
+        .reset_index()
+    )
 
 
 def archived(runs: DataFrame) -> DataFrame:
     """The archive's runs (`ocfl_archive.summary`) with our names; rows that got the wrong matrix say so."""
-    wrong = {"BCL": "BCL as released", "OCFL-AFF": "OCFL-AFF as released", "BNC": "FedAvg"}
-    named = runs.rename(columns={"dataset": "data", "algorithm": "row"}).drop(columns=["ari", "ami", "homogeneity"])
-    named = named.rename(columns={f"final_{kind}": kind for kind in ("ari", "ami", "homogeneity", "completeness")})
+    wrong = {
+        "BCL": "BCL as released",
+        "OCFL-AFF": "OCFL-AFF as released",
+        "BNC": "FedAvg",
+    }
+    named = runs.rename(columns={"dataset": "data", "algorithm": "row"}).drop(
+        columns=["ari", "ami", "homogeneity"]
+    )
+    named = named.rename(
+        columns={
+            f"final_{kind}": kind
+            for kind in ("ari", "ami", "homogeneity", "completeness")
+        }
+    )
     return named.assign(row=named["row"].replace(wrong))

@@ -43,7 +43,10 @@ ALGORITHMS = {
 }  # the archive's names and the paper's
 OVERLAP = {"nonoverlaping": "non-overlapping", "overlaping": "overlapping"}
 SIZES = {(15, "balanced"): (5, 5, 5), (30, "balanced"): (10, 10, 10)}
-SIZES |= {(15, "imbalanced"): (3, 7, 5), (30, "imbalanced"): (7, 14, 9)}  # clients of the true clusters, in blocks
+SIZES |= {
+    (15, "imbalanced"): (3, 7, 5),
+    (30, "imbalanced"): (7, 14, 9),
+}  # clients of the true clusters, in blocks
 COUNTED = 50  # rounds
 KINDS = {
     "ari": metrics.adjusted_rand,
@@ -75,7 +78,11 @@ class Run(NamedTuple):
 def folder(path: str | os.PathLike | None = None) -> Path:
     """Find the archive: ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl`` beside ``$FEDNB_DATA``."""
     data = os.environ.get("FEDNB_DATA")
-    beside = Path(data).expanduser().resolve().parent / "reference" / "ocfl" if data else None
+    beside = (
+        Path(data).expanduser().resolve().parent / "reference" / "ocfl"
+        if data
+        else None
+    )
     found = path or os.environ.get("FEDNB_OCFL") or beside
     if found and (Path(found).expanduser() / FILES["cluster_maps"]).is_file():
         return Path(found).expanduser()
@@ -91,17 +98,26 @@ def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
     import pandas as pd
 
     if name not in FILES:
-        raise ValueError(f"no table {name!r} in the archive: choose from {', '.join(FILES)}")
-    frame = pd.read_csv(folder(path) / FILES[name], index_col=0 if name.startswith("insertion") else None)
+        raise ValueError(
+            f"no table {name!r} in the archive: choose from {', '.join(FILES)}"
+        )
+    frame = pd.read_csv(
+        folder(path) / FILES[name],
+        index_col=0 if name.startswith("insertion") else None,
+    )
     names = {"algorithm": ALGORITHMS, "overlap": OVERLAP}
-    return frame.assign(**{c: frame[c].map(new) for c, new in names.items() if c in frame})
+    return frame.assign(
+        **{c: frame[c].map(new) for c, new in names.items() if c in frame}
+    )
 
 
 def cluster_maps(path: str | os.PathLike | None = None) -> dict[Run, np.ndarray]:
     """Read who was in which cluster: for each run the clusters' names (rounds, clients)."""
     frame = read("cluster_maps", path).sort_values(["round", "client"])
     runs = frame.groupby(list(Run._fields), sort=False)
-    return {Run(*key): own["cluster"].to_numpy(str).reshape(-1, key[1]) for key, own in runs}
+    return {
+        Run(*key): own["cluster"].to_numpy(str).reshape(-1, key[1]) for key, own in runs
+    }
 
 
 def truth(run: Run) -> np.ndarray:  # (clients,)
@@ -113,7 +129,9 @@ def scores(names: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
     """Compare the clusters of every round (T, K) with the true ones: ari, ami, homogeneity, completeness, each (T,)."""
     rounds = []
     for row in names.tolist():
-        order = {name: c for c, name in enumerate(dict.fromkeys(row))}  # most rounds are alike
+        order = {
+            name: c for c, name in enumerate(dict.fromkeys(row))
+        }  # most rounds are alike
         rounds.append(_scores(tuple(true.tolist()), tuple(order[name] for name in row)))
     return dict(zip(KINDS, np.array(rounds).T, strict=True))
 
@@ -133,13 +151,20 @@ def as_printed(maps: dict[Run, np.ndarray]) -> DataFrame:
     """Recompute Tables 1 and 2 by the rules above: columns as in :func:`printed`, nan for a dash."""
 
     def row(run: Run, names: np.ndarray) -> dict[str, float]:
-        mean = {name: float(v[:COUNTED].mean()) for name, v in scores(names, truth(run)).items()}
+        mean = {
+            name: float(v[:COUNTED].mean())
+            for name, v in scores(names, truth(run)).items()
+        }
         second = mean["ari" if run.algorithm == "OCFL-HDB" else "ami"]
         split = any(len(set(now)) > 1 for now in names[:COUNTED].tolist())
         cells = (mean["ari"], second, mean["homogeneity"]) if split else (np.nan,) * 3
-        return dict(zip(("rand", "ami", "com"), cells, strict=True)) | {"round": clustering_round(names)}
+        return dict(zip(("rand", "ami", "com"), cells, strict=True)) | {
+            "round": clustering_round(names)
+        }
 
-    return _frame({run: row(run, names) for run, names in maps.items() if run.algorithm != "BNC"})
+    return _frame(
+        {run: row(run, names) for run, names in maps.items() if run.algorithm != "BNC"}
+    )
 
 
 def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
@@ -153,10 +178,20 @@ def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
 
     def row(run: Run, names: np.ndarray) -> dict[str, float]:
         found = scores(names, truth(run))
-        means = {name: float(found[name].mean()) for name in ("ari", "ami", "homogeneity")}
+        means = {
+            name: float(found[name].mean()) for name in ("ari", "ami", "homogeneity")
+        }
         count = [len(set(now)) for now in names.tolist()]
-        when = {"rounds": len(names), "round": clustering_round(names) if max(count) > 1 else np.nan}
-        return means | {f"final_{k}": float(v[-1]) for k, v in found.items()} | when | {"clusters": count[-1]}
+        when = {
+            "rounds": len(names),
+            "round": clustering_round(names) if max(count) > 1 else np.nan,
+        }
+        return (
+            means
+            | {f"final_{k}": float(v[-1]) for k, v in found.items()}
+            | when
+            | {"clusters": count[-1]}
+        )
 
     return _frame({run: row(run, names) for run, names in maps.items()})
 
@@ -165,7 +200,9 @@ def printed() -> DataFrame:
     """The numbers of Tables 1 and 2 in the paper: rand, ami, com, round, indexed by run; nan for a dash."""
     import pandas as pd
 
-    frame = pd.read_csv(Path(__file__).with_name("ocfl_printed.csv"), keep_default_na=False, dtype=str)
+    frame = pd.read_csv(
+        Path(__file__).with_name("ocfl_printed.csv"), keep_default_na=False, dtype=str
+    )
     frame["clients"] = frame["clients"].astype(int)
     numbers = frame[["rand", "ami", "com", "round"]].replace("", "nan").astype(float)
     return frame.assign(**numbers).set_index(list(Run._fields)).sort_index()
@@ -195,9 +232,15 @@ def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
     files = {"after_update_metrics": {"f1": "pf1", "accuracy": "accuracy"}}
     files |= {"after_update_generalizability": {"f1": "gf1"}}
     for file, names in files.items():
-        part = numbers[numbers["file"] == file].sort_values("round").groupby(by)[list(names)]
+        part = (
+            numbers[numbers["file"] == file]
+            .sort_values("round")
+            .groupby(by)[list(names)]
+        )
         runs = runs.join(part.mean().rename(columns=names))
-        runs = runs.join(part.last().rename(columns={k: f"final_{v}" for k, v in names.items()}))
+        runs = runs.join(
+            part.last().rename(columns={k: f"final_{v}" for k, v in names.items()})
+        )
     return {
         "runs": runs.reset_index().round(4),
         "temperatures": read("temperatures", path),
@@ -209,20 +252,32 @@ def _explanations(path: str | os.PathLike | None) -> DataFrame:
     """Insertion and deletion areas of all modes; the paper's A, B, C are in, out, server."""
     import pandas as pd
 
-    parts = {mode: read(f"insertion_deletion_{letter}", path) for letter, mode in zip("ABC", MODES, strict=True)}
-    frame = pd.concat([part.assign(mode=mode) for mode, part in parts.items()], ignore_index=True)
+    parts = {
+        mode: read(f"insertion_deletion_{letter}", path)
+        for letter, mode in zip("ABC", MODES, strict=True)
+    }
+    frame = pd.concat(
+        [part.assign(mode=mode) for mode, part in parts.items()], ignore_index=True
+    )
     words = frame.pop("dataset_name").str.split(expand=True)
-    frame[["dataset", "overlap", "balance"]] = words.assign(**{"1": words[1].map(OVERLAP)})[[0, "1", 2]].to_numpy()
+    frame[["dataset", "overlap", "balance"]] = words.assign(
+        **{"1": words[1].map(OVERLAP)}
+    )[[0, "1", 2]].to_numpy()
     return frame.round(4)
 
 
 def keep(path: str | os.PathLike, source: str | os.PathLike | None = None) -> None:
     """Write the summary of the archive as JSON: each table as columns and lines."""
-    tables = {name: json.loads(frame.to_json(orient="split", index=False)) for name, frame in summarise(source).items()}
+    tables = {
+        name: json.loads(frame.to_json(orient="split", index=False))
+        for name, frame in summarise(source).items()
+    }
     Path(path).write_text(json.dumps(tables, separators=(",", ":")) + "\n")
 
 
-def summary(kept: str | os.PathLike, source: str | os.PathLike | None = None) -> tuple[dict[str, DataFrame], str]:
+def summary(
+    kept: str | os.PathLike, source: str | os.PathLike | None = None
+) -> tuple[dict[str, DataFrame], str]:
     """The archive's summary, computed if the archive is here, else as it was kept; and which of the two it is."""
     import pandas as pd
 
@@ -230,5 +285,11 @@ def summary(kept: str | os.PathLike, source: str | os.PathLike | None = None) ->
         return summarise(source), "computed from the archive"
     except FileNotFoundError:
         tables = json.loads(Path(kept).read_text())
-        frames = {name: pd.DataFrame(table["data"], columns=table["columns"]) for name, table in tables.items()}
-        return frames, "read from the summary that is kept with the book; the archive is not here"
+        frames = {
+            name: pd.DataFrame(table["data"], columns=table["columns"])
+            for name, table in tables.items()
+        }
+        return (
+            frames,
+            "read from the summary that is kept with the book; the archive is not here",
+        )

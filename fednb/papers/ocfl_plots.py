@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def _figure(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, np.ndarray]:
+def _figure(
+    rows: int, columns: int, width: float, height: float, **kwargs: Any
+) -> tuple[Figure, np.ndarray]:
     from matplotlib.figure import Figure
 
     style()
@@ -28,17 +30,30 @@ def _figure(rows: int, columns: int, width: float, height: float, **kwargs: Any)
     return fig, axes[0] if rows == 1 else axes
 
 
-def sight_lines(past: Sequence[ocfl_theory.Round], mu: Tensor, R: Tensor, temperature: Sequence[float]) -> Figure:
+def sight_lines(
+    past: Sequence[ocfl_theory.Round],
+    mu: Tensor,
+    R: Tensor,
+    temperature: Sequence[float],
+) -> Figure:
     """The toy's plane, stretched by R, with lines from the model to both goals in three rounds; and the temperature."""
     fig, (plane, course) = _figure(1, 2, 9, 3.6, width_ratios=(1, 2))
     near, far = (R * mu)[[-1, 0], :2]
     for t, colour in zip((1, 3, 6), COLOURS, strict=False):
         vee = torch.stack([near, (R * past[t - 1].theta)[:2], far])  # goal, model, goal
         plane.plot(*vee.T, color=colour, label=f"round {t}")
-    plane.plot(*torch.stack([(R * r.theta)[:2] for r in past]).T, "o-", color=INK, markersize=3, linewidth=0.8)
+    plane.plot(
+        *torch.stack([(R * r.theta)[:2] for r in past]).T,
+        "o-",
+        color=INK,
+        markersize=3,
+        linewidth=0.8,
+    )
     plane.plot(*torch.stack([near, far]).T, "*", color=INK, markersize=12)
     plane.set(
-        title="lines of sight to the goals (★)", xlabel="first axis (scaled by R)", ylabel="second axis (scaled by R)"
+        title="lines of sight to the goals (★)",
+        xlabel="first axis (scaled by R)",
+        ylabel="second axis (scaled by R)",
     )
     plane.set_aspect("equal")
     plane.legend(loc="upper right", bbox_to_anchor=(2, 1))
@@ -56,16 +71,35 @@ def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
     one = looks[looks["row"] == looks["row"].iloc[0]]
     fig, axes = _figure(2, one["data"].nunique(), 9.6, 4.2, sharex=True)
     last = one["round"].max()
-    for (above, below), (name, own) in zip(axes.T, one.groupby("data", sort=False), strict=True):
+    for (above, below), (name, own) in zip(
+        axes.T, one.groupby("data", sort=False), strict=True
+    ):
         theirs = archive[(archive["dataset"] == name) & (archive["round"] <= last)]
         for ax, frame in ((above, theirs), (below, own)):
-            for (clients, part), colour in zip(frame.groupby("clients"), COLOURS, strict=False):
+            for (clients, part), colour in zip(
+                frame.groupby("clients"), COLOURS, strict=False
+            ):
                 course = part.groupby("round")["temperature"].agg(["mean", "std"])
-                ax.plot(course.index, course["mean"], color=colour, label=f"{clients} clients")
-                low, high = ((course["mean"] + sign * course["std"]).clip(lower=0) for sign in (-1, 1))
-                ax.fill_between(course.index, low, high, color=colour, alpha=0.15, linewidth=0)
+                ax.plot(
+                    course.index,
+                    course["mean"],
+                    color=colour,
+                    label=f"{clients} clients",
+                )
+                low, high = (
+                    (course["mean"] + sign * course["std"]).clip(lower=0)
+                    for sign in (-1, 1)
+                )
+                ax.fill_between(
+                    course.index, low, high, color=colour, alpha=0.15, linewidth=0
+                )
                 if ax is below:
-                    ax.plot(part[part["round"] == 1]["fires"].median(), low.min(), "^", color=colour)
+                    ax.plot(
+                        part[part["round"] == 1]["fires"].median(),
+                        low.min(),
+                        "^",
+                        color=colour,
+                    )
         above.set_title(name)
         above.ticklabel_format(axis="y", scilimits=(-2, 2))
         below.set_xlabel("round")
@@ -97,11 +131,20 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
     """Figure 2: from GF1 to PF1 for each method, a panel for each data set; a cross: GF1 before averaging."""
     fig, axes = _figure(1, frame["data"].nunique(), 9.6, 3.6, sharey=True)
-    marks = {"pf1": ("o", "PF1"), "gf1": ("s", "GF1"), "gf1_before": ("x", "GF1 before\naveraging")}
+    marks = {
+        "pf1": ("o", "PF1"),
+        "gf1": ("s", "GF1"),
+        "gf1_before": ("x", "GF1 before\naveraging"),
+    }
     for ax, (name, own) in zip(axes, frame.groupby("data", sort=False), strict=True):
-        level, at = own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]], range(len(rows))
+        level, at = (
+            own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]],
+            range(len(rows)),
+        )
         ax.hlines(at, level["gf1"], level["pf1"], color=FAINT, linewidth=4)
-        for (score, (marker, label)), colour in zip(marks.items(), (COLOURS[0], COLOURS[1], INK), strict=True):
+        for (score, (marker, label)), colour in zip(
+            marks.items(), (COLOURS[0], COLOURS[1], INK), strict=True
+        ):
             ax.plot(level[score], at, marker, color=colour, label=label, markersize=5)
         ax.set(title=name, xlim=(0, 1), xlabel="macro-F1")
     axes[0].set_yticks(range(len(rows)), list(rows)[::-1])
@@ -112,25 +155,42 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
 def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
     """Figures 6 and 7: insertion and deletion areas of each method, on the clients' own and on the server's images."""
     fig, axes = _figure(1, 4, 9.6, 3.6, sharey=True)
-    kinds = [(kind, mark) for mark in ("", "_server") for kind in ("insertion", "deletion")]
+    kinds = [
+        (kind, mark) for mark in ("", "_server") for kind in ("insertion", "deletion")
+    ]
     for ax, (kind, mark) in zip(axes, kinds, strict=True):
-        areas = [frame[frame["row"] == row][kind + mark].dropna() for row in list(rows)[::-1]]
-        ax.boxplot(areas, orientation="horizontal", tick_labels=list(rows)[::-1], flierprops={"markersize": 2})
+        areas = [
+            frame[frame["row"] == row][kind + mark].dropna() for row in list(rows)[::-1]
+        ]
+        ax.boxplot(
+            areas,
+            orientation="horizontal",
+            tick_labels=list(rows)[::-1],
+            flierprops={"markersize": 2},
+        )
         ax.set(title=f"{kind},\n{'server’s' if mark else 'own'} images", xlabel="area")
     return fig
 
 
 def saliency(
-    net: Callable[[], nn.Module], state: ocfl_arms.State, x: Tensor, y: Tensor, clients: Sequence[int]
+    net: Callable[[], nn.Module],
+    state: ocfl_arms.State,
+    x: Tensor,
+    y: Tensor,
+    clients: Sequence[int],
 ) -> Figure:
     """Figures 5, 15, 16: an image of each client, and what speaks for its class in the model that each arm gives it."""
-    fig, axes = _figure(len(state.arms), 2 * len(clients), 1.5 * 2 * len(clients), 1.6 * len(state.arms))
+    fig, axes = _figure(
+        len(state.arms), 2 * len(clients), 1.5 * 2 * len(clients), 1.6 * len(state.arms)
+    )
     for arm, name, line in zip(state.arms, state.names, axes, strict=True):
         for i, k in enumerate(clients):
             module = explain.network(net, arm.theta[arm.labels[k]])
             guess = int(module(x[i : i + 1]).argmax())
             line[2 * i].imshow(x[i, 0], cmap="gray_r")
-            line[2 * i + 1].imshow(explain.gradcam(module, x[i : i + 1], y[i : i + 1])[0])
+            line[2 * i + 1].imshow(
+                explain.gradcam(module, x[i : i + 1], y[i : i + 1])[0]
+            )
             line[2 * i].set_title(f"client {k}: {int(y[i])}", size=9)
             line[2 * i + 1].set_title(f"said {guess}", size=9)
         line[0].set_ylabel(name)
@@ -140,7 +200,11 @@ def saliency(
     return fig
 
 
-def mean_curves(net: Callable[[], nn.Module], state: ocfl_arms.State, own: Sequence[tuple[Tensor, Tensor]]) -> Figure:
+def mean_curves(
+    net: Callable[[], nn.Module],
+    state: ocfl_arms.State,
+    own: Sequence[tuple[Tensor, Tensor]],
+) -> Figure:
     """Insertion and deletion curves of each arm, averaged over images and classes ``own[k]`` of every client k.
 
     The legend has the area as a share of the curve's maximum, times that maximum.
@@ -149,13 +213,21 @@ def mean_curves(net: Callable[[], nn.Module], state: ocfl_arms.State, own: Seque
     for ax, kind in zip(axes, ("insertion", "deletion"), strict=True):
         for arm, name in zip(state.arms, state.names, strict=True):
             modules = [explain.network(net, arm.theta[label]) for label in arm.labels]
-            maps = [explain.gradcam(module, *pair) for module, pair in zip(modules, own, strict=True)]
-            found = [explain.curve(m, *pair, s, kind) for m, pair, s in zip(modules, own, maps, strict=True)]
+            maps = [
+                explain.gradcam(module, *pair)
+                for module, pair in zip(modules, own, strict=True)
+            ]
+            found = [
+                explain.curve(m, *pair, s, kind)
+                for m, pair, s in zip(modules, own, maps, strict=True)
+            ]
             middle = torch.cat(found).mean(0)
             area, whole = float(explain.area(middle)), float(middle.max())
             label = f"{name}: {area:.2f} = {area / whole:.2f} × {whole:.2f}"
             ax.plot(np.linspace(0, 1, len(middle)), middle, label=label)
-        ax.set(title=kind, xlabel="share of pixels", ylim=(0, 1.5 * ax.get_ylim()[1]))  # room for the legend
+        ax.set(
+            title=kind, xlabel="share of pixels", ylim=(0, 1.5 * ax.get_ylim()[1])
+        )  # room for the legend
         ax.legend()
     axes[0].set_ylabel("probability of the true class")
     return fig

@@ -79,7 +79,9 @@ def angle_of_sight(theta: Tensor, a: Tensor, b: Tensor, pull: Tensor) -> float:
     return math.acos(float(torch.clamp(x @ y / (x.norm() * y.norm()), -1, 1)))
 
 
-def pull(curvature: tuple[float, float], lr: float, steps: int, dim: int) -> Tensor:  # (d,)
+def pull(
+    curvature: tuple[float, float], lr: float, steps: int, dim: int
+) -> Tensor:  # (d,)
     """The diagonal of R = I − (I − ηH)^E."""
     H = torch.full((dim,), curvature[1], dtype=torch.float64)
     H[0] = curvature[0]
@@ -104,7 +106,10 @@ def outcomes(
     Gammas = [cosine_distance(r.delta) for r in past]
     true = np.repeat([0, 1], len(Gammas[0]) // 2)
     found = {
-        name: [adjusted_rand(true, by_distance(Gamma, how["clusterer"], k=2).numpy()) for Gamma in Gammas]
+        name: [
+            adjusted_rand(true, by_distance(Gamma, how["clusterer"], k=2).numpy())
+            for Gamma in Gammas
+        ]
         for name, how in CLUSTERERS.items()
         if "released" not in name
     }

@@ -29,7 +29,16 @@ import numpy as np
 
 from .. import models, partition, tables
 from ..experiment import Task, measure
-from ..methods import IFCA, Ensemble, FedAvg, FedProx, FeSEM, FixedClusters, LocalOnly, WeCFL
+from ..methods import (
+    IFCA,
+    Ensemble,
+    FedAvg,
+    FedProx,
+    FeSEM,
+    FixedClusters,
+    LocalOnly,
+    WeCFL,
+)
 from ..training import Local
 
 TRUE_CLUSTERS = 10
@@ -41,7 +50,9 @@ CURVES = ("accuracy_weighted", "macro_f1_union")
 class Scale:
     """What a profile changes."""
 
-    models: dict[str, Callable[[], Any]]  # a network for each data set, in the order of the table
+    models: dict[
+        str, Callable[[], Any]
+    ]  # a network for each data set, in the order of the table
     clients: int
     samples: int | None  # of the training pool, for all clients together; None: all
     rounds: int
@@ -49,7 +60,9 @@ class Scale:
     seeds: range
     longer: int  # rounds of the convergence figures
     official: bool = False
-    law: dict[str, Any] = field(default_factory=dict)  # further keywords of the partition laws
+    law: dict[str, Any] = field(
+        default_factory=dict
+    )  # further keywords of the partition laws
 
     def __str__(self) -> str:
         return f"{self.clients} clients, {self.rounds} rounds"
@@ -60,8 +73,12 @@ _nets = {"fashion_mnist": models.cnn_bn, "cifar10": models.lenet5}
 _small = {"digits": partial(models.cnn_bn, shape=(1, 8, 8))}
 SCALES = {
     "smoke": Scale(_small, 20, None, 2, replace(_local, lr=0.01, steps=2), range(1), 3),
-    "laptop": Scale(_nets, 30, 6000, 10, replace(_local, lr=0.01, batch_size=16), range(3), 30),
-    "paper": Scale(_nets, 200, None, 100, _local, range(5), 100, official=True, law={"test": 0.0}),
+    "laptop": Scale(
+        _nets, 30, 6000, 10, replace(_local, lr=0.01, batch_size=16), range(3), 30
+    ),
+    "paper": Scale(
+        _nets, 200, None, 100, _local, range(5), 100, official=True, law={"test": 0.0}
+    ),
 }
 
 
@@ -69,24 +86,44 @@ def law(scale: Scale, setting: str) -> Callable[..., partition.Partition]:
     """One of the four ways to deal the data (section 7.1), of as many samples as the profile allows."""
     both = {"clients": scale.clients, "min_size": 10, **scale.law}
     laws = {
-        "α = (0.1, 10)": partial(partition.cluster_dirichlet, clusters=TRUE_CLUSTERS, alphas=(0.1, 10.0), **both),
-        "(3, 2)-class": partial(partition.cluster_n_class, clusters=TRUE_CLUSTERS, n=3, m=2, **both),
+        "α = (0.1, 10)": partial(
+            partition.cluster_dirichlet,
+            clusters=TRUE_CLUSTERS,
+            alphas=(0.1, 10.0),
+            **both,
+        ),
+        "(3, 2)-class": partial(
+            partition.cluster_n_class, clusters=TRUE_CLUSTERS, n=3, m=2, **both
+        ),
         "α = 0.1": partial(partition.dirichlet_per_class, alpha=0.1, **both),
         "2-class": partial(partition.n_class, n=2, **both),
     }
     return (
-        laws[setting] if scale.samples is None else partial(partition.subset, law=laws[setting], samples=scale.samples)
+        laws[setting]
+        if scale.samples is None
+        else partial(partition.subset, law=laws[setting], samples=scale.samples)
     )
 
 
 def measure_ensemble(fed, state) -> dict[str, Any]:
     """Measure all members together, and the first half of them: ten members tell of five at no cost."""
     half = state.votes.shape[1] // 2
-    few = measure(fed, state._replace(theta=state.theta[:half], votes=state.votes[:, :half]))
+    few = measure(
+        fed, state._replace(theta=state.theta[:half], votes=state.votes[:, :half])
+    )
     return measure(fed, state) | {f"half_{name}": few[name] for name in CURVES}
 
 
-def task(profile: str, dataset: str, setting: str, seed: int, method: Any, row: str, K: int, **changes: Any) -> Task:
+def task(
+    profile: str,
+    dataset: str,
+    setting: str,
+    seed: int,
+    method: Any,
+    row: str,
+    K: int,
+    **changes: Any,
+) -> Task:
     """One run."""
     scale = SCALES[profile]
     usual = Task(
@@ -109,10 +146,14 @@ def task(profile: str, dataset: str, setting: str, seed: int, method: Any, row: 
 
 def oracle(scale: Scale) -> FixedClusters:
     """FedAvg within the true clusters, which the cluster-wise laws deal as blocks of clients."""
-    return FixedClusters(np.repeat(range(TRUE_CLUSTERS), scale.clients // TRUE_CLUSTERS))
+    return FixedClusters(
+        np.repeat(range(TRUE_CLUSTERS), scale.clients // TRUE_CLUSTERS)
+    )
 
 
-def rivals(scale: Scale, seed: int, clustered: bool) -> Iterator[tuple[int, str, Any, dict[str, Any]]]:
+def rivals(
+    scale: Scale, seed: int, clustered: bool
+) -> Iterator[tuple[int, str, Any, dict[str, Any]]]:
     """The lines of Tables 2 and 5, K by K, with our controls: LocalOnly, oracle and random clusters."""
     m = scale.clients
     yield 1, "FedAvg", FedAvg(), {}
@@ -120,7 +161,10 @@ def rivals(scale: Scale, seed: int, clustered: bool) -> Iterator[tuple[int, str,
     yield m, "LocalOnly", LocalOnly(), {}
     if clustered:
         yield TRUE_CLUSTERS, "Oracle clusters", oracle(scale), {}
-    votes = {"measure": measure_ensemble, "curves": (*CURVES, *(f"half_{name}" for name in CURVES))}
+    votes = {
+        "measure": measure_ensemble,
+        "curves": (*CURVES, *(f"half_{name}" for name in CURVES)),
+    }
     yield 10, "FedAvg+", Ensemble(members=10), votes
     yield 10, "FedProx+", Ensemble(members=10, mu=MU), votes
     for K in (5, 10):
@@ -142,11 +186,17 @@ def table(profile: str, setting: str, clustered: bool) -> list[Task]:
     ]
 
 
-def figure(profile: str, dataset: str, setting: str, arms: Callable[[Scale], dict[str, Any]]) -> list[Task]:
+def figure(
+    profile: str, dataset: str, setting: str, arms: Callable[[Scale], dict[str, Any]]
+) -> list[Task]:
     """Tasks of a convergence figure: longer runs, measured every round."""
     scale = SCALES[profile]
     dataset = dataset if dataset in scale.models else next(iter(scale.models))
-    kept = {"rounds": scale.longer, "every": 1, "curves": (*CURVES, "ari", "completeness")}
+    kept = {
+        "rounds": scale.longer,
+        "every": 1,
+        "curves": (*CURVES, "ari", "completeness"),
+    }
     return [
         task(profile, dataset, setting, seed, method, row, K, **kept | changes)
         for seed in scale.seeds
@@ -186,15 +236,23 @@ def variants(profile: str) -> list[Task]:
         "all layers": (replace(plain, representation="all"), {}),
         "cosine distance": (replace(plain, distance="cosine"), {}),
         "λ = batches": (replace(plain, weights="batches", aggregation="batches"), {}),
-        "momentum restarts every round": (plain, {"local": replace(scale.local, keep_state=False)}),
+        "momentum restarts every round": (
+            plain,
+            {"local": replace(scale.local, keep_state=False)},
+        ),
         "no eval mode": (plain, {"options": {"batch_stats": True}}),
         "FedAvg": (FedAvg(), {}),
         "FedAvg, no eval mode": (FedAvg(), {"options": {"batch_stats": True}}),
         "LocalOnly": (LocalOnly(), {}),
         "LocalOnly, no eval mode": (LocalOnly(), {"options": {"batch_stats": True}}),
     }
-    own = {"partition": law(replace(scale, law={}), "α = 0.1"), "official": False}  # copies share their test samples
-    copies = own | {"partition": partial(partition.refill, law=own["partition"], least=6)}
+    own = {
+        "partition": law(replace(scale, law={}), "α = 0.1"),
+        "official": False,
+    }  # copies share their test samples
+    copies = own | {
+        "partition": partial(partition.refill, law=own["partition"], least=6)
+    }
     client_wise = {
         "corrected": (plain, own),
         "small clients replaced by copies": (plain, copies),
@@ -214,8 +272,15 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
     "table2_class": partial(table, setting="(3, 2)-class", clustered=True),
     "table5_alpha": partial(table, setting="α = 0.1", clustered=False),
     "table5_class": partial(table, setting="2-class", clustered=False),
-    "figure2": partial(figure, dataset="cifar10", setting="(3, 2)-class", arms=clustered_methods),
-    "figure3": partial(figure, dataset="fashion_mnist", setting="α = (0.1, 10)", arms=numbers_of_clusters),
+    "figure2": partial(
+        figure, dataset="cifar10", setting="(3, 2)-class", arms=clustered_methods
+    ),
+    "figure3": partial(
+        figure,
+        dataset="fashion_mnist",
+        setting="α = (0.1, 10)",
+        arms=numbers_of_clusters,
+    ),
     "variants": variants,
 }
 
@@ -230,5 +295,9 @@ def with_halves(frame):
     import pandas as pd
 
     names = {f"half_{name}": name for name in CURVES}
-    few = frame[frame["row"].isin(["FedAvg+", "FedProx+"])].drop(columns=[*CURVES]).rename(columns=names)
+    few = (
+        frame[frame["row"].isin(["FedAvg+", "FedProx+"])]
+        .drop(columns=[*CURVES])
+        .rename(columns=names)
+    )
     return pd.concat([few.assign(K=5), frame.drop(columns=[*names])], ignore_index=True)

@@ -42,31 +42,51 @@ def trace(
         raise ValueError("trace: give factor and U together, or neither")
     lam = fed.n.to(fed.start().dtype)  # (K,)
     step = torch.full_like(lam, eta)
-    omega, losses, _ = descend(fed, fed.start().repeat(fed.K, 1), step, Q)  # before it nobody has a model to cluster
+    omega, losses, _ = descend(
+        fed, fed.start().repeat(fed.K, 1), step, Q
+    )  # before it nobody has a model to cluster
     labels = weighted_kmeans(omega, lam, clusters, fed.draw())
     Omega = mean_by(omega, lam, labels, old=omega[:clusters])  # (C, D)
     lines = []
     for t in range(1, rounds + 1):
-        line = {"round": t, "R_E": average(losses[-1], lam)}  # Eq. 42: the E step moves no model
+        line = {
+            "round": t,
+            "R_E": average(losses[-1], lam),
+        }  # Eq. 42: the E step moves no model
         line["F_0"] = kmeans_objective(omega, lam, labels, Omega)
         labels = sqdist(omega, Omega).argmin(1)  # Expectation
         line["F_E"] = kmeans_objective(omega, lam, labels, Omega)
         Omega = mean_by(omega, lam, labels, old=Omega)  # Maximization
         line["F_M"] = kmeans_objective(omega, lam, labels, Omega)
         if factor is not None:
-            step = factor * (omega - Omega[labels]).norm(dim=1) / (Q * U)  # (K,) Theorem 6.2
-        omega, losses, g = descend(fed, Omega[labels], step, Q)  # Distribution, Local update
+            step = (
+                factor * (omega - Omega[labels]).norm(dim=1) / (Q * U)
+            )  # (K,) Theorem 6.2
+        omega, losses, g = descend(
+            fed, Omega[labels], step, Q
+        )  # Distribution, Local update
         line["F_L"] = kmeans_objective(omega, lam, labels, Omega)
         line["R_M"], line["R_L"] = average(losses[0], lam), average(losses[-1], lam)
-        line["B"] = torch.stack([clusterability(q, lam, labels) for q in g]).amax(0)  # (C,) Eq. 5, at its worst
+        line["B"] = torch.stack([clusterability(q, lam, labels) for q in g]).amax(
+            0
+        )  # (C,) Eq. 5, at its worst
         line["U"] = g.norm(dim=2).max()
-        line["squared_gradient"] = average(g.pow(2).sum(2).mean(0), lam)  # one term of Eq. 10's mean over t
+        line["squared_gradient"] = average(
+            g.pow(2).sum(2).mean(0), lam
+        )  # one term of Eq. 10's mean over t
         line["eta"], line["labels"] = step.mean(), labels
-        lines.append({name: v.tolist() if isinstance(v, Tensor) else v for name, v in line.items()})
+        lines.append(
+            {
+                name: v.tolist() if isinstance(v, Tensor) else v
+                for name, v in line.items()
+            }
+        )
     return lines
 
 
-def descend(fed: Federation, rows: Tensor, step: Tensor, Q: int) -> tuple[Tensor, Tensor, Tensor]:
+def descend(
+    fed: Federation, rows: Tensor, step: Tensor, Q: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Q gradient steps of client i with learning rate step[i] -> rows (K, D), losses (Q + 1, K), gradients (Q, K, D).
 
     One step at a time, so that each gradient can be seen: a step of learning rate one is the gradient.
@@ -92,12 +112,16 @@ def smoothness(x: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(flat.T @ flat / len(flat))[-1] / 2)
 
 
-def rate_bound(T: np.ndarray, delta: float, Q: int, eta: float, beta: float, B: float, U: float) -> np.ndarray:
+def rate_bound(
+    T: np.ndarray, delta: float, Q: int, eta: float, beta: float, B: float, U: float
+) -> np.ndarray:
     """The ε that Eq. 9 promises after T rounds: (Δ / (Q T) + η B U²) / (η - β η² / 2), with σ² = 0.
 
     Only the first term falls like 1/T; the second is a floor that no training passes, unless B = 0.
     """
     gain = eta - beta * eta**2 / 2
     if gain <= 0:
-        raise ValueError(f"eta = {eta} is not below 2 / beta = {2 / beta:.3g}: the descent lemma promises nothing")
+        raise ValueError(
+            f"eta = {eta} is not below 2 / beta = {2 / beta:.3g}: the descent lemma promises nothing"
+        )
     return (delta / (Q * np.asarray(T, dtype=float)) + eta * B * U**2) / gain

@@ -27,11 +27,17 @@ from fednb.partition import Partition
 from fednb.training import Local
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
-sys.path.insert(0, str(HERE))  # workloads is shared with the peers, which know nothing of fednb
+sys.path.insert(
+    0, str(HERE)
+)  # workloads is shared with the peers, which know nothing of fednb
 from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E402
 
 PEERS = {  # name -> (environment, module, set-ups: the fastest in a short heat takes part)
-    "pfl-research": ("pfl", "peers.pfl_research", ["torchrun2", "threads2", "threads1"]),
+    "pfl-research": (
+        "pfl",
+        "peers.pfl_research",
+        ["torchrun2", "threads2", "threads1"],
+    ),
     "FedLab": ("fedlab", "peers.fedlab", ["threads1", "threads2"]),
     "Flower": ("flower", "peers.flower", ["ray2"]),
 }
@@ -40,11 +46,31 @@ PEERS = {  # name -> (environment, module, set-ups: the fastest in a short heat 
 def federation(w: Workload, **options) -> Federation:
     """The workload as a federation: the same tensors, clients as index lists."""
     x, y = tensors(w)
-    data = Dataset(w.name, x.flatten(0, 1).numpy(), y.flatten().numpy(), y.numel(), w.classes, "", "", None, None)
+    data = Dataset(
+        w.name,
+        x.flatten(0, 1).numpy(),
+        y.flatten().numpy(),
+        y.numel(),
+        w.classes,
+        "",
+        "",
+        None,
+        None,
+    )
     clients = torch.arange(y.numel()).view(y.shape).numpy()
-    local = Local(lr=w.lr, epochs=w.epochs, batch_size=w.batch, momentum=w.momentum, weight_decay=w.weight_decay)
+    local = Local(
+        lr=w.lr,
+        epochs=w.epochs,
+        batch_size=w.batch,
+        momentum=w.momentum,
+        weight_decay=w.weight_decay,
+    )
     return Federation(
-        data, Partition(list(clients), [c[:0] for c in clients], None), w.make_model, local=local, **options
+        data,
+        Partition(list(clients), [c[:0] for c in clients], None),
+        w.make_model,
+        local=local,
+        **options,
     )
 
 
@@ -71,14 +97,19 @@ class Plain:
     def __init__(self, w: Workload, threads: int = 1) -> None:
         self.w, self.threads, self.model = w, threads, w.model()
         self.x, self.y = tensors(w)
-        self.state, self.generator = self.model.state_dict(), torch.Generator().manual_seed(0)
+        self.state, self.generator = (
+            self.model.state_dict(),
+            torch.Generator().manual_seed(0),
+        )
 
     def rounds(self, n: int) -> float:
         before = torch.get_num_threads()
         torch.set_num_threads(self.threads)
         start = time.perf_counter()
         for _ in range(n):
-            self.state = plain_round(self.w, self.model, self.state, self.x, self.y, self.generator)
+            self.state = plain_round(
+                self.w, self.model, self.state, self.x, self.y, self.generator
+            )
         torch.set_num_threads(before)
         return time.perf_counter() - start
 
@@ -92,17 +123,34 @@ class Peer:
     def __init__(self, w: Workload, environment: str, module: str, setup: str) -> None:
         self.setup = setup
         python = ROOT / ".venv-peers" / environment / "bin" / "python"
-        words = [python, "-m", module, w.name, "--setup", setup, "--sampled", str(w.sampled)]
+        words = [
+            python,
+            "-m",
+            module,
+            w.name,
+            "--setup",
+            setup,
+            "--sampled",
+            str(w.sampled),
+        ]
         log = open(ROOT / "_build" / f"bench-{environment}-{setup}-{w.name}.log", "w")  # noqa: SIM115
         self.process = subprocess.Popen(
-            words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+            words,
+            cwd=HERE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            bufsize=1,
         )
         self._expect("READY")
 
     def _expect(self, word: str) -> str:
         line = self.process.stdout.readline()
         if not line.startswith(word):
-            raise RuntimeError(f"{self.process.args[2]} did not answer {word} but {line!r}: see _build/bench-*.log")
+            raise RuntimeError(
+                f"{self.process.args[2]} did not answer {word} but {line!r}: see _build/bench-*.log"
+            )
         return line
 
     def rounds(self, n: int) -> float:
@@ -127,13 +175,17 @@ def contenders(w: Workload, only_core: bool):
     return found
 
 
-def best_setup(w: Workload, name: str, environment: str, module: str, setups: list[str]) -> Peer | None:
+def best_setup(
+    w: Workload, name: str, environment: str, module: str, setups: list[str]
+) -> Peer | None:
     """A heat between a peer's set-ups, one at a time: the best of three rounds each decides."""
     heats = {}
     for setup in setups:
         try:
             peer = Peer(w, environment, module, setup)
-            heats[setup] = min(peer.rounds(1) for _ in range(3 if len(setups) > 1 else 1))
+            heats[setup] = min(
+                peer.rounds(1) for _ in range(3 if len(setups) > 1 else 1)
+            )
             peer.close()
         except (RuntimeError, OSError) as error:
             print(f"  {name} {setup} left out: {error}", file=sys.stderr)
@@ -165,14 +217,19 @@ def race(w: Workload, turns: int, only_core: bool) -> dict:
     peers = [name for name in field if " " in name]
     best = min(peers, key=lambda name: statistics.median(seconds[name]), default=None)
     rivals = {"vs_plain": "plain", "vs_limit": "limit", "vs_peer": best}
-    ratios = {name: ratio(seconds, "fednb", rival) if rival else [None] * 3 for name, rival in rivals.items()}
+    ratios = {
+        name: ratio(seconds, "fednb", rival) if rival else [None] * 3
+        for name, rival in rivals.items()
+    }
     return {
         "sampled": w.sampled,
         "turns": turns,
         **{name: middle for name, (middle, _, _) in ratios.items()},
         "quartiles": {name: [low, high] for name, (_, low, high) in ratios.items()},
         "best_peer": best,
-        "rounds_per_second": {name: round(1 / statistics.median(s), 4) for name, s in seconds.items()},
+        "rounds_per_second": {
+            name: round(1 / statistics.median(s), 4) for name, s in seconds.items()
+        },
         "all_vs_plain": {name: ratio(seconds, name, "plain")[0] for name in field},
     }
 
@@ -207,7 +264,9 @@ def growth(turns: int = 20) -> dict[int, float]:
         epochs=1,
         make_model=partial(models.mlp, 64, (64,), 10),
     )
-    runners = {K: Fednb(replace(base, clients=K, sampled=10)) for K in (10, 100, 1000, 10_000)}
+    runners = {
+        K: Fednb(replace(base, clients=K, sampled=10)) for K in (10, 100, 1000, 10_000)
+    }
     for runner in runners.values():
         runner.rounds(3)
     seconds = {K: [] for K in runners}
@@ -219,18 +278,28 @@ def growth(turns: int = 20) -> dict[int, float]:
 
 def table(result: dict) -> str:
     """The outcome as the README shows it."""
-    lines = ["| workload | vs plain loop | vs limit | vs best peer | best peer |", "|---|---|---|---|---|"]
+    lines = [
+        "| workload | vs plain loop | vs limit | vs best peer | best peer |",
+        "|---|---|---|---|---|",
+    ]
     for name, r in result["workloads"].items():
         cell = {
-            k: "–" if r[k] is None else "{:.2f} [{:.2f}–{:.2f}]".format(r[k], *r["quartiles"][k])
+            k: "–"
+            if r[k] is None
+            else "{:.2f} [{:.2f}–{:.2f}]".format(r[k], *r["quartiles"][k])
             for k in ("vs_plain", "vs_limit", "vs_peer")
         }
         lines.append(
             f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} | {cell['vs_peer']} | {r['best_peer'] or '–'} |"
         )
     if "server_share" in result:
-        lines += ["", f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %"]
-        steps = ", ".join(f"K = {int(K):,}: {ms} ms" for K, ms in result["growth_ms"].items())
+        lines += [
+            "",
+            f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %",
+        ]
+        steps = ", ".join(
+            f"K = {int(K):,}: {ms} ms" for K, ms in result["growth_ms"].items()
+        )
         lines += [f"Time per round, 10 clients sampled: {steps}"]
     return "\n".join(lines)
 
@@ -242,12 +311,21 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--core", action="store_true", help="without the peers")
     parser.add_argument(
-        "--sampled-w2", type=int, default=20, help="clients per round of W2 (the full 200 take minutes)"
+        "--sampled-w2",
+        type=int,
+        default=20,
+        help="clients per round of W2 (the full 200 take minutes)",
     )
     args = parser.parse_args()
     (ROOT / "_build").mkdir(exist_ok=True)
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
-    result: dict = {"machine": f"{platform.machine()}, {torch.get_num_threads()} cores, torch {torch.__version__}"}
+    torch.set_num_threads(
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
+    result: dict = {
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} cores, torch {torch.__version__}"
+    }
     result["workloads"] = {}
     for name in args.workloads:
         w = workload(name, args.sampled_w2 if name == "W2" else None)

@@ -51,7 +51,12 @@ class Workload:
 
     def optimizer(self, model: nn.Module) -> torch.optim.SGD:
         """Return a fresh optimiser: momentum never passes from one client to the next."""
-        return torch.optim.SGD(model.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+        )
 
 
 def lenet() -> nn.Module:
@@ -64,14 +69,31 @@ def lenet() -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
     ]
-    head = [nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 100)]
+    head = [
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 100),
+    ]
     return nn.Sequential(*features, *head)
 
 
 def batchnorm_net() -> nn.Module:
     """W2: two convolutions with batch normalisation on 1x28x28, ten classes."""
-    first = [nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
-    second = [nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)]
+    first = [
+        nn.Conv2d(1, 16, 5, padding=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    second = [
+        nn.Conv2d(16, 32, 5, padding=2),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
     return nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(1568, 10))
 
 
@@ -83,7 +105,9 @@ def mlp() -> nn.Module:
 
 WORKLOADS = {
     "W1": Workload("W1", 100, 10, 500, (3, 32, 32), 100, lenet, 64, 0.01, 0.0, 4e-4, 1),
-    "W2": Workload("W2", 200, 200, 300, (1, 28, 28), 10, batchnorm_net, 32, 0.001, 0.9, 0.0, 1),
+    "W2": Workload(
+        "W2", 200, 200, 300, (1, 28, 28), 10, batchnorm_net, 32, 0.001, 0.9, 0.0, 1
+    ),
     "W3": Workload("W3", 100, 10, 600, (784,), 10, mlp, 100, 0.1, 0.0, 0.0, 10),
 }
 
@@ -91,7 +115,9 @@ WORKLOADS = {
 def workload(name: str, sampled: int | None = None) -> Workload:
     """Look a workload up; `sampled` cuts the clients of a round, for every contender alike."""
     if name not in WORKLOADS:
-        raise KeyError(f"unknown workload {name!r}: choose one of {', '.join(WORKLOADS)}")
+        raise KeyError(
+            f"unknown workload {name!r}: choose one of {', '.join(WORKLOADS)}"
+        )
     found = WORKLOADS[name]
     sampled = found.sampled if sampled is None else sampled
     if not 1 <= sampled <= found.clients:
@@ -111,19 +137,25 @@ def tensors(w: Workload, seed: int = 0) -> tuple[Tensor, Tensor]:
     y = torch.randint(w.classes, (w.clients, w.samples), generator=generator)
     centres = 2 * torch.randn(w.classes, *w.shape, generator=generator)
     x = torch.randn(w.clients, w.samples, *w.shape, generator=generator)
-    for client in range(w.clients):  # client by client: W1 is 600 MB, a second copy would hurt
+    for client in range(
+        w.clients
+    ):  # client by client: W1 is 600 MB, a second copy would hurt
         x[client] += centres[y[client]]
     y[:, ::5] = torch.randint(w.classes, y[:, ::5].shape, generator=generator)
     return x, y
 
 
-def batches(w: Workload, x: Tensor, y: Tensor, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(
+    w: Workload, x: Tensor, y: Tensor, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """One epoch over a client's x (n, ...) and y (n,) in a fresh random order."""
     for rows in torch.randperm(len(y), generator=generator).split(w.batch):
         yield x[rows], y[rows]
 
 
-def train(w: Workload, model: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator) -> None:
+def train(
+    w: Workload, model: nn.Module, x: Tensor, y: Tensor, generator: torch.Generator
+) -> None:
     """Run the local SGD of one client, the textbook way."""
     optimizer = w.optimizer(model)
     model.train()
@@ -137,11 +169,21 @@ def train(w: Workload, model: nn.Module, x: Tensor, y: Tensor, generator: torch.
 def weighted_average(states: list[State], weights: list[float]) -> State:
     """sum_k (n_k / n) state_k, entry by entry; integer buffers keep their type."""
     total = sum(weights)
-    mean = {name: sum(s[name] * (n / total) for s, n in zip(states, weights, strict=True)) for name in states[0]}
+    mean = {
+        name: sum(s[name] * (n / total) for s, n in zip(states, weights, strict=True))
+        for name in states[0]
+    }
     return {name: value.to(states[0][name].dtype) for name, value in mean.items()}
 
 
-def plain_round(w: Workload, model: nn.Module, state: State, x: Tensor, y: Tensor, generator: torch.Generator) -> State:
+def plain_round(
+    w: Workload,
+    model: nn.Module,
+    state: State,
+    x: Tensor,
+    y: Tensor,
+    generator: torch.Generator,
+) -> State:
     """One round of the plain loop: sample, copy the global state, train, average. Returns the new state.
 
     `model` is only a workbench. Call it under `torch.set_num_threads(1)` for the single-thread yardstick.
@@ -171,7 +213,9 @@ def _limit_worker(name: str, sampled: int, clients: int, seed: int, pipe) -> Non
     torch.set_num_threads(1)
     w = replace(workload(name, sampled), clients=1, sampled=1)
     x, y = tensors(w, seed)
-    resident = list(zip(x[0].split(w.batch), y[0].split(w.batch), strict=True)) * w.epochs
+    resident = (
+        list(zip(x[0].split(w.batch), y[0].split(w.batch), strict=True)) * w.epochs
+    )
     model = w.model(seed).train()
     optimizer = w.optimizer(model)
     pipe.send("ready")
@@ -195,9 +239,13 @@ class Limit:
     """
 
     def __init__(self, w: Workload, processes: int | None = None, seed: int = 0):
-        context = torch.multiprocessing.get_context("spawn")  # fork after torch threads have run may hang
+        context = torch.multiprocessing.get_context(
+            "spawn"
+        )  # fork after torch threads have run may hang
         count = min(processes or len(os.sched_getaffinity(0)), w.sampled)
-        shares = [w.sampled // count + (rank < w.sampled % count) for rank in range(count)]
+        shares = [
+            w.sampled // count + (rank < w.sampled % count) for rank in range(count)
+        ]
         self.pipes, self.workers = [], []
         for share in shares:
             ours, theirs = context.Pipe()

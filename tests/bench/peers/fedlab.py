@@ -55,7 +55,10 @@ class Trainer(SGDSerialClientTrainer):
     def train(self, model_parameters, train_loader):
         """Local training; returns [parameters, n_k]."""
         self.optimizer = self.w.optimizer(self._model)
-        return [*super().train(model_parameters, train_loader), torch.tensor(float(self.w.samples))]
+        return [
+            *super().train(model_parameters, train_loader),
+            torch.tensor(float(self.w.samples)),
+        ]
 
 
 class Server(SyncServerHandler):
@@ -65,7 +68,8 @@ class Server(SyncServerHandler):
         """Average the uploads [parameters, n_k] with weights n_k / n."""
         parameters, weights = zip(*buffer, strict=True)
         SerializationTool.deserialize_model(
-            self._model, Aggregators.fedavg_aggregate(list(parameters), torch.stack(weights))
+            self._model,
+            Aggregators.fedavg_aggregate(list(parameters), torch.stack(weights)),
         )
 
 
@@ -85,7 +89,9 @@ def main() -> None:
     random.seed(chosen.seed)
     model = w.model(chosen.seed)
     # The handler takes int(ratio * K): half a client more keeps rounding from losing one.
-    server = Server(model, global_round=0, sample_ratio=min(1.0, (w.sampled + 0.5) / w.clients))
+    server = Server(
+        model, global_round=0, sample_ratio=min(1.0, (w.sampled + 0.5) / w.clients)
+    )
     trainer = Trainer(model, w.clients)
     trainer.setup(w, chosen.seed)
     pipeline = Pipeline(server, trainer)

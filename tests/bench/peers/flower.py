@@ -9,7 +9,9 @@ import os
 import sys
 
 # Read at import. Ray runs its workers at niceness 15 by default, which would cost Flower on a busy machine.
-os.environ.update(FLWR_TELEMETRY_ENABLED="0", RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
+os.environ.update(
+    FLWR_TELEMETRY_ENABLED="0", RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0"
+)
 
 import ray
 import torch
@@ -38,7 +40,10 @@ def client_app(w: Workload, seed: int) -> ClientApp:
         order = torch.Generator().manual_seed(torch.seed() % 2**31)
         train(w, model, x[client], y[client], order)
         metrics = MetricRecord({"num-examples": w.samples})
-        return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+        return Message(
+            RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}),
+            reply_to=message,
+        )
 
     return app
 
@@ -78,7 +83,12 @@ def main() -> None:
     w, chosen = arguments(list(SETUPS))
     actors = SETUPS[chosen.setup]
     variables = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    ray.init(num_cpus=actors, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
+    ray.init(
+        num_cpus=actors,
+        include_dashboard=False,
+        log_to_driver=False,
+        runtime_env={"env_vars": variables},
+    )
     on_sigterm(ray.shutdown)  # after ray.init, which installs a handler of its own
     try:
         run_simulation(

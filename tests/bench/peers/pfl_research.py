@@ -22,14 +22,26 @@ from pfl.model.pytorch import PyTorchModel
 from torch.nn.functional import cross_entropy
 from workloads import Workload, probe_loss, tensors
 
-SETUPS = {"torchrun2": (2, 1), "threads2": (1, 2), "threads1": (1, 1)}  # (processes, threads)
+SETUPS = {
+    "torchrun2": (2, 1),
+    "threads2": (1, 2),
+    "threads1": (1, 1),
+}  # (processes, threads)
 
 
 def relaunch_under_torchrun(processes: int) -> None:
     """Become torchrun, which runs this module again `processes` times and passes stdin on to them."""
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    torchrun = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={processes}",
+    ]
     os.environ["OMP_NUM_THREADS"] = "1"
-    os.execv(sys.executable, [sys.executable, *torchrun, "-m", "peers.pfl_research", *sys.argv[1:]])
+    os.execv(
+        sys.executable,
+        [sys.executable, *torchrun, "-m", "peers.pfl_research", *sys.argv[1:]],
+    )
 
 
 def build(w: Workload, seed: int):
@@ -40,12 +52,18 @@ def build(w: Workload, seed: int):
     module.metrics = lambda *_: {}
     model = PyTorchModel(
         module,
-        lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=w.momentum, weight_decay=w.weight_decay),
-        torch.optim.SGD(module.parameters(), lr=1.0),  # the server takes the average as it is
+        lambda parameters, lr: torch.optim.SGD(
+            parameters, lr=lr, momentum=w.momentum, weight_decay=w.weight_decay
+        ),
+        torch.optim.SGD(
+            module.parameters(), lr=1.0
+        ),  # the server takes the average as it is
     )
     # In turn, hence alike on every rank without seeding.
     sampler = get_user_sampler("minimize_reuse", list(range(w.clients)))
-    data = FederatedDataset(lambda k: PyTorchTensorDataset((x[k], y[k]), user_id=str(k)), sampler)
+    data = FederatedDataset(
+        lambda k: PyTorchTensorDataset((x[k], y[k]), user_id=str(k)), sampler
+    )
     backend = SimulatedBackend(data, data, postprocessors=[WeightByDatapoints()])
     return FederatedAveraging(), backend, model, module
 
@@ -60,7 +78,9 @@ def main() -> None:
     on_sigterm(lambda: None)
     torch.set_num_threads(threads)
     algorithm, backend, model, module = build(w, chosen.seed)
-    local = NNTrainHyperParams(local_batch_size=w.batch, local_num_epochs=w.epochs, local_learning_rate=w.lr)
+    local = NNTrainHyperParams(
+        local_batch_size=w.batch, local_num_epochs=w.epochs, local_learning_rate=w.lr
+    )
     done = 0
 
     def together(n: int) -> int:
@@ -74,12 +94,21 @@ def main() -> None:
         nonlocal done
         done += n
         # Iteration 0 would evaluate: it is the warm-up, and no later one is a multiple of 2**60.
-        params = NNAlgorithmParams(done, evaluation_frequency=2**60, train_cohort_size=w.sampled, val_cohort_size=0)
+        params = NNAlgorithmParams(
+            done,
+            evaluation_frequency=2**60,
+            train_cohort_size=w.sampled,
+            val_cohort_size=0,
+        )
         algorithm.run(params, backend, model, local, send_metrics_to_platform=False)
 
     if int(os.environ.get("RANK", "0")) == 0:
         try:
-            serve(send, lambda n: join(together(n)), lambda: probe_loss(w, module, chosen.seed))
+            serve(
+                send,
+                lambda n: join(together(n)),
+                lambda: probe_loss(w, module, chosen.seed),
+            )
         finally:
             together(0)
     else:
@@ -87,7 +116,9 @@ def main() -> None:
             join(n)
     if processes > 1:
         torch.distributed.barrier()
-        os._exit(0)  # tearing gloo down aborts now and then ("terminate called without an active exception")
+        os._exit(
+            0
+        )  # tearing gloo down aborts now and then ("terminate called without an active exception")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def arguments(setups: list[str]) -> tuple[Workload, argparse.Namespace]:
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=["W1", "W2", "W3"])
     parser.add_argument("--setup", choices=setups, default=setups[0])
-    parser.add_argument("--sampled", type=int, help="clients a round, if not the workload's own number")
+    parser.add_argument(
+        "--sampled", type=int, help="clients a round, if not the workload's own number"
+    )
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
     return workload(chosen.workload, chosen.sampled), chosen
@@ -48,7 +50,11 @@ def on_sigterm(clean: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, leave)
 
 
-def serve(send: Callable[[str], None], rounds: Callable[[int], None], loss: Callable[[], float]) -> None:
+def serve(
+    send: Callable[[str], None],
+    rounds: Callable[[int], None],
+    loss: Callable[[], float],
+) -> None:
     """Answer the runner until QUIT or end of file. `rounds(n)` is timed, `loss()` is not."""
     print(f"loss {loss():.4f} at the start", file=sys.stderr)
     rounds(1)
@@ -63,4 +69,6 @@ def serve(send: Callable[[str], None], rounds: Callable[[int], None], loss: Call
         rounds(int(values[0]))
         seconds = time.perf_counter() - start
         print(f"loss {loss():.4f} after {values[0]} more rounds", file=sys.stderr)
-        send(f"DONE {seconds:.6f}")  # last: from here on the cores belong to the next contender
+        send(
+            f"DONE {seconds:.6f}"
+        )  # last: from here on the cores belong to the next contender

@@ -1,0 +1,145 @@
+"""Checks of arguments: one sentence that says what was given and what is needed.
+
+A rule knows a test and the words for it. ``fields`` holds the fields of a dataclass to
+their rules, ``argument`` a single argument of a function::
+
+    def __post_init__(self) -> None:
+        checks.fields(self, clusters=checks.integer(1), sampled=checks.sampled)
+
+    checks.argument("rbf", "gamma", gamma, checks.number(above=0))
+
+Both raise ``ValueError``: ``IFCA(clusters=2.5): need an integer >= 1``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+
+class Rule(NamedTuple):
+    """What an argument must be, as a test and in words."""
+
+    holds: Callable[[Any], bool]
+    need: str
+
+
+def fields(owner: Any, **rules: Rule) -> None:
+    """Check fields of a dataclass instance, each against its rule."""
+    for name, rule in rules.items():
+        argument(type(owner).__name__, name, getattr(owner, name), rule)
+
+
+def argument(owner: str, name: str, value: Any, rule: Rule) -> None:
+    """Check one argument of the function or class named ``owner``."""
+    if not rule.holds(value):
+        raise ValueError(f"{owner}({name}={value!r}): need {rule.need}")
+
+
+def integer(least: int | None = None, most: int | None = None) -> Rule:
+    """An integer (not a bool) within bounds."""
+    limits = _limits(least=least, most=most)
+
+    def holds(value: Any) -> bool:
+        return _is_integer(value) and _within(value, least=least, most=most)
+
+    return Rule(holds, f"an integer{limits}")
+
+
+def number(
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    *,
+    infinite: bool = False,
+) -> Rule:
+    """A real number (not a bool, not nan) within bounds; finite unless ``infinite``."""
+    limits = _limits(least=least, most=most, above=above, below=below)
+
+    def holds(value: Any) -> bool:
+        if not _is_number(value) or math.isnan(value):
+            return False
+        if math.isinf(value) and not infinite:
+            return False
+        return _within(value, least=least, most=most, above=above, below=below)
+
+    kind = "a number" if infinite else "a finite number"
+    return Rule(holds, f"{kind}{limits}")
+
+
+def choice(*options: Any) -> Rule:
+    """One of the options, all of one type."""
+    words = " or ".join(repr(option) for option in options)
+    kinds = tuple(type(option) for option in options)
+
+    def holds(value: Any) -> bool:
+        return isinstance(value, kinds) and value in options
+
+    return Rule(holds, words)
+
+
+def optional(rule: Rule) -> Rule:
+    """None, or what the rule says."""
+    return Rule(
+        lambda value: value is None or rule.holds(value), f"None or {rule.need}"
+    )
+
+
+def either(first: Rule, second: Rule) -> Rule:
+    """What one of two rules says."""
+
+    def holds(value: Any) -> bool:
+        return first.holds(value) or second.holds(value)
+
+    return Rule(holds, f"{first.need}, or {second.need}")
+
+
+def _is_sampled(value: Any) -> bool:
+    if _is_integer(value):
+        return value >= 1
+    return isinstance(value, float) and 0 < value <= 1
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _within(
+    value: float,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> bool:
+    return (
+        (least is None or value >= least)
+        and (most is None or value <= most)
+        and (above is None or value > above)
+        and (below is None or value < below)
+    )
+
+
+def _limits(
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> str:
+    """Words for the bounds: `` >= 0 and < 1``."""
+    bounds = {">=": least, ">": above, "<=": most, "<": below}
+    words = [f"{sign} {bound:g}" for sign, bound in bounds.items() if bound is not None]
+    return " " + " and ".join(words) if words else ""
+
+
+sampled = Rule(
+    _is_sampled, "a number of clients (an integer >= 1) or a fraction in (0, 1]"
+)
+flag = Rule(lambda value: isinstance(value, bool), "True or False")
+seed = integer(0)
