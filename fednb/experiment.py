@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
+import signal
 import subprocess
+import sys
+import tempfile
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from . import __version__, data, metrics, store
+from . import __version__, checks, data, engines, metrics, store
 from .federation import Federation
 from .history import History
+from .identity import describe, digest, revision
 from .partition import match_test
 from .training import Local
+
+Measure = Callable[[Federation, Any], dict[str, Any]]
 
 
 def measure(fed: Federation, state: Any) -> dict[str, Any]:
@@ -71,97 +80,114 @@ def run(
     *,
     every: int = 1,
     last: int = 1,
-    measure: Callable[[Federation, Any], dict[str, Any]] = measure,
+    measure: Measure = measure,
     progress: bool = True,
     checkpoint: str | Path | None = None,
-    save_every: int = 10,
+    save_every: int | None = 10,
+    save_seconds: float | None = None,
+    watch: Callable[[int, History], None] | None = None,
 ) -> History:
-    """Run a method for a number of rounds; evaluate after every ``every``-th and after each of the ``last`` ones.
+    """Run a method for a number of rounds.
 
-    A federation remembers who was visited and what was sent, so give every run a fresh one of the same seed: then all
-    methods meet the same clients, batches and first model.
+    The state is evaluated after every ``every``-th round and after each of the ``last``
+    ones. A federation remembers who was visited and what was sent, so give every run a
+    fresh one of the same seed: then all methods meet the same clients, batches and
+    first model.
 
-    Ctrl-C ends the run after the last whole round and keeps what was done. With ``checkpoint``, the run is saved there
-    every ``save_every`` rounds and at its end, and goes on from there, bit for bit, when called again (also with more
-    rounds). ``TQDM_DISABLE=1`` silences progress bars everywhere.
+    Ctrl-C ends the run after the last whole round and keeps what was done. With
+    ``checkpoint``, the run is saved there every ``save_every`` rounds and at its end,
+    and goes on from there, bit for bit, when called again (also with more rounds).
+    With ``save_seconds``, it is saved when so much time has passed; with
+    ``save_every=None`` only then. ``watch(round, history)`` is called after each round.
+    ``TQDM_DISABLE=1`` silences progress bars everywhere.
     """
     from tqdm.auto import tqdm
 
-    if rounds < 0 or min(every, last, save_every) < 1:
-        raise ValueError(
-            f"rounds={rounds}, every={every}, last={last}, save_every={save_every}: need >= 0, then >= 1"
-        )
+    _check_run(method, fed, measure)
+    for name, value, rule in (
+        ("rounds", rounds, checks.integer(0)),
+        ("every", every, checks.integer(1)),
+        ("last", last, checks.integer(1)),
+        ("save_every", save_every, checks.optional(checks.integer(1))),
+        ("save_seconds", save_seconds, checks.optional(checks.number(least=0))),
+    ):
+        checks.argument("run", name, value, rule)
     state = method.init(fed)
-    history, done = History(state=state), 0
-    identity = {"method": repr(method), "federation": fed.identity()}
+    _check_state(state, fed, method)
+    history = History(state=state)
+    done = 0
+    identity = {"method": _name(method), "federation": fed.identity()}
     if checkpoint is not None and Path(checkpoint).exists():
-        history, done = _resume(Path(checkpoint), identity, state, fed)
+        history, done = _resume(Path(checkpoint), identity, state, fed, rounds)
     history.events = fed.events
-    clock = time.perf_counter() - (history.rows[-1]["seconds"] if history.rows else 0.0)
+    seconds_before = history.rows[-1]["seconds"] if history.rows else 0.0
+    clock = time.perf_counter() - seconds_before
+    saved_at = time.monotonic()
 
     def save() -> None:
-        if checkpoint is not None:
-            meta = {
-                **identity,
-                "done": done,
-                "rows": history.rows,
-                "events": history.events,
-            }
+        nonlocal saved_at
+        saved_at = time.monotonic()
+        if checkpoint is None:
+            return
+        meta = {**identity, "done": done, "rows": history.rows, "events": fed.events}
+        try:
             store.save_checkpoint(
-                checkpoint, meta, state=tuple(history.state), fed=fed.snapshot()
+                checkpoint, meta, state=history.state, fed=fed.snapshot()
             )
+        except OSError as error:  # a run must not end because it could not be saved
+            warnings.warn(f"no checkpoint in {checkpoint}: {error}", stacklevel=3)
 
-    with tqdm(
+    bar = tqdm(
         total=rounds,
         initial=done,
         desc=type(method).__name__,
         leave=False,
         **silent(not progress),
-    ) as bar:
+    )
+    with bar:
         for t in range(done, rounds):
-            before, events = fed.snapshot(), len(fed.events)
+            before = fed.snapshot()
+            state_before = history.state
+            rows_before = len(history.rows)
+            events_before = len(fed.events)
             try:
                 fed.t = t
                 state = method.step(history.state, fed, t)
-                numbers = (
-                    measure(fed, state)
-                    if (t + 1) % every == 0 or t + last >= rounds
-                    else None
-                )
+                _check_state(state, fed, method)
+                history.state = state
+                if (t + 1) % every == 0 or t + last >= rounds:
+                    numbers = store.jsonable(measure(fed, state))
+                    history.add(
+                        round=t + 1,
+                        client_updates=fed.meter.updates,
+                        bytes=fed.meter.bytes,
+                        events=len(fed.events),
+                        seconds=time.perf_counter() - clock,
+                        **numbers,
+                        labels=torch.as_tensor(state.labels).tolist(),
+                    )
+                    bar.set_postfix(_shown(numbers))
             except KeyboardInterrupt:
                 fed.restore(before)
-                del fed.events[events:]
+                del fed.events[events_before:]
+                del history.rows[rows_before:]
+                history.state = state_before
                 history.interrupted = True
                 warnings.warn(
                     f"stopped by hand after {t} of {rounds} rounds", stacklevel=2
                 )
                 break
-            history.state, done = state, t + 1
-            if numbers is not None:
-                labels = torch.as_tensor(state.labels).tolist()
-                traffic = {
-                    "client_updates": fed.meter.updates,
-                    "bytes": fed.meter.bytes,
-                    "events": len(fed.events),
-                }
-                history.add(
-                    round=done,
-                    **traffic,
-                    seconds=time.perf_counter() - clock,
-                    **numbers,
-                    labels=labels,
-                )
-                bar.set_postfix(
-                    {
-                        k: f"{v:.3f}"
-                        for k, v in numbers.items()
-                        if k in ("loss", "accuracy")
-                    }
-                )
+            done = t + 1
             bar.update()
-            if done % save_every == 0:
+            if watch is not None:
+                watch(done, history)
+            passed = time.monotonic() - saved_at
+            if (save_every is not None and done % save_every == 0) or (
+                save_seconds is not None and passed >= save_seconds
+            ):
                 save()
-    save()
+    if save_every is not None or history.interrupted:
+        save()
     return history
 
 
@@ -170,38 +196,93 @@ def silent(yes: bool) -> dict[str, bool]:
     return {"disable": True} if yes else {}
 
 
+def _shown(numbers: dict[str, Any]) -> dict[str, str]:
+    """What a progress bar tells of the last evaluation."""
+    shown = {name: numbers.get(name) for name in ("loss", "accuracy")}
+    return {k: f"{v:.3f}" for k, v in shown.items() if isinstance(v, float)}
+
+
+def _name(method: Any) -> str:
+    try:
+        return describe(method)
+    except (TypeError, ValueError):  # a method need not be a dataclass
+        return repr(method)
+
+
+def _check_run(method: Any, fed: Any, measure: Any) -> None:
+    if isinstance(method, type):
+        raise TypeError(f"run: {method.__name__} is a class; pass {method.__name__}()")
+    if not hasattr(method, "init") or not hasattr(method, "step"):
+        raise TypeError(f"run: {method!r} is no method: it needs init and step")
+    if not isinstance(fed, Federation):
+        raise TypeError(f"run: {fed!r} is not a Federation")
+    if not callable(measure):
+        raise TypeError(f"run: measure={measure!r} is not a function of (fed, state)")
+
+
+def _check_state(state: Any, fed: Federation, method: Any) -> None:
+    """Tell the author of a method what is wrong with the state that it returned."""
+    who = type(method).__name__
+    theta = getattr(state, "theta", None)
+    labels = getattr(state, "labels", None)
+    if theta is None or labels is None:
+        raise TypeError(f"{who} returned {type(state).__name__}: need theta and labels")
+    if theta.dim() != 2 or theta.shape[1] != fed.layout.D:
+        raise ValueError(
+            f"{who} returned theta of shape {tuple(theta.shape)}: need (models, "
+            f"{fed.layout.D}), a row of the network's {fed.layout.D} numbers for each"
+        )
+    if torch.as_tensor(labels).shape[-1] != fed.K:
+        raise ValueError(
+            f"{who} returned labels of shape {tuple(labels.shape)}: need ({fed.K},), "
+            "the row that serves each client"
+        )
+
+
 def _resume(
-    path: Path, identity: dict[str, str], state: Any, fed: Federation
+    path: Path, identity: dict[str, str], state: Any, fed: Federation, rounds: int
 ) -> tuple[History, int]:
+    """Bring a saved run back; refuse one of something else, or one too far on."""
     meta, trees = store.load_checkpoint(path)
     for name, mine in identity.items():
         if meta[name] != mine:
             raise store.StoreError(
-                f"{path} holds another {name}: saved {meta[name]}, now {mine}; choose another checkpoint file"
+                f"{path} holds another {name}: saved {meta[name]}, now {mine}; choose "
+                "another checkpoint file"
             )
+    if meta["done"] > rounds:
+        raise store.StoreError(
+            f"{path} holds {meta['done']} rounds, {rounds} were asked for: ask for "
+            "more rounds, or choose another checkpoint file"
+        )
     fed.restore(trees["fed"])
     fed.events[:] = [tuple(event) for event in meta["events"]]
-    fields = [_moved(value, fed.device) for value in trees["state"]]
-    return History(meta["rows"], type(state)(*fields)), meta["done"]
+    return History(meta["rows"], _moved(trees["state"], fed.device)), meta["done"]
 
 
 def _moved(value: Any, device: torch.device) -> Any:
+    """The same tree with its tensors on a device."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
     if isinstance(value, tuple):
-        return tuple(_moved(v, device) for v in value)
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+        items = [_moved(v, device) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
 
 
-# --- sweeps ----------------------------------------------------------------------------------------------------------
+# --- tasks --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Task:
     """One run of a sweep, in words that a record can hold.
 
-    ``partition`` and ``model`` are library functions with their keywords bound by ``functools.partial``; the partition
-    receives the training labels and the seed. ``curves`` names the metrics whose value at every evaluated round is
-    kept, beside the final ones. ``tags`` name the cell of a table that the run belongs to; they are no part of what was
-    asked for, so a table can be named anew without running anything again.
+    ``partition`` and ``model`` are functions with their keywords bound by
+    ``functools.partial``; the partition receives the training labels and the seed.
+    ``curves`` names the metrics whose value at every evaluated round is kept, beside
+    the final ones. ``tags`` name the cell of a table that the run belongs to; they are
+    no part of what was asked for, so a table can be named anew without running
+    anything again.
     """
 
     method: Any
@@ -215,68 +296,111 @@ class Task:
     every: int = 1
     last: int = 1
     curves: tuple[str, ...] = ()
-    options: dict[str, Any] = field(
-        default_factory=dict
-    )  # further keywords of Federation
-    official: bool = False  # test on official test samples with each client's class shares, see partition.match_test
-    measure: Callable[[Federation, Any], dict[str, Any]] = measure
+    options: dict[str, Any] = field(default_factory=dict)  # keywords of Federation
+    official: bool = False  # test on official samples, see partition.match_test
+    measure: Measure = measure
+    train_rows: int | None = None  # refuse data with another number of training rows
     tags: dict[str, str | int] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any]:
-        """What was asked for, as JSON; a record's key is its hash."""
-        return {
-            "method": repr(self.method),
-            "dataset": self.dataset,
+        """What was asked for, as JSON; a record's key is its hash.
+
+        Fields of a task that have their default values are left out.
+        """
+        always = {
+            "schema": store.SCHEMA,
+            "method": describe(self.method),
+            "dataset": _dataset_name(self.dataset),
             "partition": describe(self.partition),
             "model": describe(self.model),
-            "local": repr(self.local),
+            "local": describe(self.local),
             "rounds": self.rounds,
             "seed": self.seed,
             "profile": self.profile,
-            "every": self.every,
-            "last": self.last,
-            "curves": list(self.curves),
-            "options": {k: repr(v) for k, v in self.options.items()},
-            "official": self.official,
-            "measure": describe(self.measure),
         }
+        options = {name: describe(value) for name, value in self.options.items()}
+        sometimes = {
+            "every": (self.every, 1),
+            "last": (self.last, 1),
+            "curves": (list(self.curves), []),
+            "options": (options, {}),
+            "official": (self.official, False),
+            "measure": (describe(self.measure), "measure()"),
+            "train_rows": (self.train_rows, None),
+        }
+        changed = {name: v for name, (v, usual) in sometimes.items() if v != usual}
+        return always | changed
 
     @property
     def key(self) -> str:
         """Hash of the spec."""
-        return store.digest(self.spec())
+        return digest(self.spec())
+
+    def __str__(self) -> str:
+        return f"{describe(self.method)} on {self.dataset}, seed {self.seed}"
 
     def federation(self) -> Federation:
         """Load the data, partition it, and build the federation."""
         dataset = data.load(self.dataset)
-        y, y_test = dataset.y[: dataset.n_train], dataset.y[dataset.n_train :]
+        if self.train_rows not in (None, dataset.n_train):
+            raise ValueError(
+                f"{self.dataset} has {dataset.n_train:,} training rows here, this run "
+                f"is about {self.train_rows:,}: point FEDNB_DATA at the right file"
+            )
+        y = dataset.y[: dataset.n_train]
         parts = self.partition(y, seed=self.seed)
         if self.official:
+            y_test = dataset.y[dataset.n_train :]
             parts = match_test(parts, y, y_test, seed=self.seed)
         return Federation(
-            dataset, parts, self.model, local=self.local, seed=self.seed, **self.options
+            dataset,
+            parts,
+            self.model,
+            local=self.local,
+            seed=self.seed,
+            **self.options,
         )
 
-    def record(self, *, progress: bool = False) -> dict[str, Any]:
-        """Do the run and write down what it gave."""
-        dataset, fed = data.load(self.dataset), self.federation()
-        when = {"every": self.every, "last": self.last}
+    def record(
+        self,
+        *,
+        progress: bool = False,
+        checkpoint: Path | None = None,
+        watch: Callable[[int, History], None] | None = None,
+    ) -> dict[str, Any]:
+        """Do the run and write down what it gave.
+
+        A run that was stopped on the way gives no record: KeyboardInterrupt is raised.
+        """
+        _reset_peak_memory()
+        dataset = data.load(self.dataset)
+        fed = self.federation()
         history = run(
             self.method,
             fed,
             self.rounds,
-            **when,
+            every=self.every,
+            last=self.last,
             measure=self.measure,
             progress=progress,
+            checkpoint=checkpoint,
+            save_every=None,
+            save_seconds=SAVE_SECONDS,
+            watch=watch,
         )
+        if history.interrupted:
+            raise KeyboardInterrupt
+        if history.final["round"] != self.rounds:
+            raise RuntimeError(
+                f"the run ended in round {history.final['round']} of {self.rounds}"
+            )
         elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
-        curves = (
-            {"round": [row["round"] for row in history.rows]} if self.curves else {}
-        )
-        curves |= {
-            name: [row.get(name) for row in history.rows] for name in self.curves
-        }
+        curves = {}
+        if self.curves:
+            curves["round"] = [row["round"] for row in history.rows]
+        for name in self.curves:
+            curves[name] = [row.get(name) for row in history.rows]
         return self.spec() | {
             "key": self.key,
             "data_sha256": dataset.sha256,
@@ -285,11 +409,18 @@ class Task:
             "commit": commit(),
             "machine": machine(),
             "seconds": history.final["seconds"],
+            "peak_mb": _peak_memory(),
             "client_updates": fed.meter.updates,
             "bytes": fed.meter.bytes,
             "metrics": {"final": final, "curves": curves},
             "events": [list(event) for event in history.events],
         }
+
+
+# --- sweeps -------------------------------------------------------------------------
+
+SAVE_SECONDS = 60.0  # a run in a sweep is saved when so much time has passed
+ENGINES = ("local", "dask", "slurm")
 
 
 def sweep(
@@ -298,88 +429,390 @@ def sweep(
     *,
     n_jobs: int | None = None,
     progress: bool = True,
+    engine: str = "local",
+    address: str | None = None,
+    part: tuple[int, int] = (1, 1),
+    stall: float = 3600.0,
 ) -> list[dict[str, Any]]:
-    """Do the tasks whose records are not in the file yet, and return the records of all of them.
+    """Do the tasks that have no record yet, and return the records of all of them.
 
-    Runs go through joblib: ``loky`` processes by default (one per core), or what ``joblib.parallel_config`` says, for
-    Dask or Ray. Each record is in the file, whole, as soon as its run ends (with a backend that returns results only
-    together, when all have ended): a sweep that was killed goes on where it was. A run that fails does not stop the
-    others; all failures are reported at the end.
+    ``path`` is the table's file. Every run is written, whole, into a file of its own as
+    soon as it ends, and saved once a minute on the way: a sweep that was killed goes on
+    where it was. At the end, or when it is stopped, the runs are collected into the
+    table's file (see :mod:`fednb.store`). A run that fails, or whose process dies three
+    times, does not stop the others; all failures are reported at the end.
+
+    ``engine`` is ``"local"`` (one process per core, or ``n_jobs``; one job runs in this
+    process), ``"dask"`` (the scheduler at ``address``), or ``"slurm"`` (submitit;
+    ``address="local"`` tries it without a scheduler). ``part=(2, 5)`` does the second
+    fifth of the tasks, for any other scheduler. A local run that shows no sign of life
+    for ``stall`` seconds is taken for dead.
     """
-    from joblib import Parallel, cpu_count, delayed
-    from joblib.parallel import get_active_backend
     from tqdm.auto import tqdm
 
     tasks = list(tasks)
-    done = {record["key"] for record in store.read(path)}
-    todo = list({task.key: task for task in tasks if task.key not in done}.values())
-    failures = []
-    backend, configured = (
-        get_active_backend()
-    )  # (loky, None) unless parallel_config says otherwise
-    jobs = n_jobs or configured or min(cpu_count(), max(len(todo), 1))
-    mode = "generator_unordered" if backend.supports_return_generator else "list"
-    outcomes = Parallel(n_jobs=jobs, return_as=mode)(
-        delayed(_attempt)(task) for task in todo
-    )
-    for outcome in tqdm(
-        outcomes, total=len(todo), desc=Path(path).stem, **silent(not progress)
-    ):
-        if isinstance(outcome, dict):
-            store.append(path, outcome)
-        else:
-            failures.append(outcome)
+    path = Path(path)
+    checks.argument("sweep", "engine", engine, checks.choice(*ENGINES))
+    checks.argument("sweep", "n_jobs", n_jobs, checks.optional(checks.integer(1)))
+    mine = tasks[_share(part)]
+    folder = store.runs_folder(path)
+    done = store.finished(path)
+    todo = list({task.key: task for task in mine if task.key not in done}.values())
+    todo.sort(key=lambda task: _elsewhere(folder, task))
+    failures: list[str] = []
+    if todo:
+        _check_writable(folder)
+        bar = tqdm(
+            total=sum(task.rounds for task in todo),
+            desc=path.stem,
+            unit="round",
+            **silent(not progress),
+        )
+        with bar, _signals_stop(), _collected(path):
+            look = _Progress(bar, folder, todo)
+            outcomes = _outcomes(todo, folder, engine, n_jobs, address, stall, look)
+            failures = _receive(outcomes, folder, look)
     if failures:
         raise RuntimeError(
             f"{len(failures)} of {len(todo)} runs failed, the others are kept:\n\n"
             + "\n".join(failures)
         )
-    wanted = {task.key for task in tasks}
-    return [record for record in store.read(path) if record["key"] in wanted]
+    wanted = {task.key for task in mine}
+    found = store.finished(path).values()
+    return [record for record in found if record["key"] in wanted]
 
 
-def _attempt(task: Task) -> dict[str, Any] | str:
+def attempt(
+    task: Task, folder: Path, tell: Callable[[str, int], None] | None = None
+) -> dict[str, Any] | engines.Failure | Unwritten:
+    """Do one run of a sweep, from its checkpoint if there is one, and write its record.
+
+    Another sweep may have done it meanwhile: then its record is returned.
+    """
+    key = task.key
+    record = store.read_run(folder, key)
+    if record is not None:
+        return record
+    told_at = 0.0
+
+    def watch(done: int, _: History) -> None:
+        nonlocal told_at
+        if tell is not None:
+            tell(key, done)
+        if time.monotonic() - told_at >= 1:
+            told_at = time.monotonic()
+            store.beat(folder, key, done)
+
+    store.beat(folder, key, 0)
     try:
-        return task.record()
+        record = _record_from_checkpoint(task, folder / f"{key}.npz", watch)
     except Exception:
-        what = f"{task.method!r}, {task.dataset}, {describe(task.partition)}"
-        return f"{what}, seed {task.seed}:\n{traceback.format_exc()}"
+        store.forget(folder, key)
+        return engines.Failure(f"{task}:\n{traceback.format_exc()}")
+    try:
+        store.write_run(folder, record)
+    except OSError as error:
+        return Unwritten(record, str(error))
+    store.forget(folder, key)
+    return record
 
 
-def describe(function: Callable[..., Any]) -> str:
-    """A function with its bound arguments, as one would write the call: ``dirichlet(clients=20, alpha=0.5)``."""
-    if not isinstance(function, partial):
-        if function.__name__ == "<lambda>":
-            raise ValueError(
-                "a record cannot name a lambda: use a library function, or functools.partial of one"
-            )
-        return f"{function.__name__}()"
+class Unwritten(NamedTuple):
+    """A finished run that could not be written where it should be."""
 
-    def word(value: Any) -> str:
-        return describe(value) if callable(value) else repr(value)
+    record: dict[str, Any]
+    why: str
 
-    bound = [
-        *(word(a) for a in function.args),
-        *(f"{k}={word(v)}" for k, v in sorted(function.keywords.items())),
+
+def _record_from_checkpoint(
+    task: Task, checkpoint: Path, watch: Callable[[int, History], None]
+) -> dict[str, Any]:
+    """The task's record; a checkpoint that does not fit is dropped."""
+    try:
+        return task.record(checkpoint=checkpoint, watch=watch)
+    except store.StoreError as error:
+        if not checkpoint.exists():
+            raise
+        warnings.warn(f"starting afresh: {error}", stacklevel=2)
+        checkpoint.unlink()
+        return task.record(checkpoint=checkpoint, watch=watch)
+
+
+def _outcomes(
+    todo: list[Task],
+    folder: Path,
+    engine: str,
+    n_jobs: int | None,
+    address: str | None,
+    stall: float,
+    look: _Progress,
+) -> engines.Outcomes:
+    """The outcomes of tasks as they come, from the engine that was asked for."""
+    work = partial(attempt, folder=folder)
+    jobs = min(n_jobs or os.cpu_count() or 1, len(todo))
+    if engine == "dask":
+        if address is None:
+            raise ValueError('sweep(engine="dask") needs the scheduler\'s address')
+        return engines.dask(todo, work, address)
+    if engine == "slurm":
+        return engines.slurm(todo, work, n_jobs or 100, folder, address)
+    if jobs == 1:
+        return engines.serial(todo, partial(work, tell=look.tell))
+    return engines.local(todo, work, jobs, folder, stall)
+
+
+def _receive(outcomes: engines.Outcomes, folder: Path, look: _Progress) -> list[str]:
+    """Take in outcomes until there are no more; return what went wrong."""
+    failures = []
+    unwritten: list[Unwritten] = []
+    with contextlib.closing(outcomes):
+        for outcome in outcomes:
+            look.refresh()
+            if outcome is None:
+                continue
+            task, found = outcome
+            if isinstance(found, engines.Failure):
+                failures.append(f"{task}: {found.why}")
+            elif isinstance(found, Unwritten):
+                unwritten.append(found)
+            elif store.read_run(folder, task.key) is None:  # made on another disk
+                unwritten.append(Unwritten(found, "made elsewhere"))
+            unwritten = [late for late in unwritten if not _written(late, folder)]
+            look.finish(task, found)
+    return failures + _rescue(unwritten, folder)
+
+
+def _written(late: Unwritten, folder: Path) -> bool:
+    """Try to write a finished run once more."""
+    try:
+        store.write_run(folder, late.record)
+    except OSError:
+        return False
+    store.forget(folder, late.record["key"])
+    return True
+
+
+def _rescue(unwritten: list[Unwritten], folder: Path) -> list[str]:
+    """Write what the disk did not take elsewhere, and say where."""
+    if not unwritten:
+        return []
+    refuge = Path(tempfile.mkdtemp(prefix="fednb-runs-"))
+    for late in unwritten:
+        store.write_run(refuge, late.record)
+    return [
+        f"{len(unwritten)} finished runs could not be written to {folder} "
+        f"({unwritten[0].why}). They are in {refuge}: make room, copy them there, and "
+        "start the sweep again"
     ]
-    return f"{function.func.__name__}({', '.join(bound)})"
+
+
+class _Progress:
+    """A bar over the rounds of all runs, and a line in the log for each run."""
+
+    def __init__(self, bar: Any, folder: Path, tasks: list[Task]) -> None:
+        self.bar = bar
+        self.folder = folder
+        self.rounds = dict.fromkeys((task.key for task in tasks), 0)
+        self.finished: set[str] = set()
+        self.looked_at = 0.0
+
+    def tell(self, key: str, rounds: int) -> None:
+        """Note how far a run is."""
+        self.bar.update(rounds - self.rounds[key])
+        self.rounds[key] = rounds
+
+    def refresh(self) -> None:
+        """Read the heartbeats of the runs that are on, about once a second."""
+        if time.monotonic() - self.looked_at < 1 or self.bar.disable:
+            return
+        self.looked_at = time.monotonic()
+        for key in self.rounds:
+            if key not in self.finished:
+                beat = store.heartbeat(self.folder, key)
+                if beat is not None:
+                    self.tell(key, beat[0])
+
+    def finish(self, task: Task, outcome: Any) -> None:
+        """Tell of a run that has ended."""
+        self.finished.add(task.key)
+        self.tell(task.key, task.rounds)
+        self.bar.set_postfix(runs=f"{len(self.finished)}/{len(self.rounds)}")
+        if self.bar.disable:
+            return
+        if isinstance(outcome, engines.Failure):
+            words = "FAILED"
+        else:
+            record = outcome.record if isinstance(outcome, Unwritten) else outcome
+            words = f"{record['seconds']:.1f} s"
+            score = record["metrics"]["final"].get("accuracy")
+            if score is not None:
+                words += f", accuracy {score:.3f}"
+        clock = time.strftime("%H:%M:%S")
+        self.bar.write(f"{clock} {task.key} {task}: {words}", file=sys.stderr)
+
+
+def _share(part: tuple[int, int]) -> slice:
+    """The i-th of n shares of a list, as a slice: every n-th task."""
+    i, n = part
+    if not 1 <= i <= n:
+        raise ValueError(f"sweep(part={part}): need (i, n) with 1 <= i <= n")
+    return slice(i - 1, None, n)
+
+
+def _elsewhere(folder: Path, task: Task) -> bool:
+    """Whether another sweep seems to be doing this run right now."""
+    beat = store.heartbeat(folder, task.key)
+    return beat is not None and beat[1] < store.FRESH
+
+
+def _check_writable(folder: Path) -> None:
+    """Find out before the first run whether records can be written at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".try"):
+            pass
+    except OSError as error:
+        raise store.StoreError(
+            f"records cannot be written to {folder}: {error}"
+        ) from None
+
+
+@contextlib.contextmanager
+def _collected(path: Path) -> Iterator[None]:
+    """Collect the finished runs in the end, however it comes."""
+    try:
+        yield
+    finally:
+        try:
+            store.collect(path)
+        except OSError as error:
+            warnings.warn(
+                f"{path} could not be written ({error}); the runs are kept in "
+                f"{store.runs_folder(path)}",
+                stacklevel=3,
+            )
+
+
+@contextlib.contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a sweep as Ctrl-C does: in good order."""
+    names = ("SIGTERM", "SIGHUP")
+    kinds = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        kinds = []
+
+    def stop(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = {kind: signal.signal(kind, stop) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+# --- how long it will take ----------------------------------------------------------
+
+
+class Forecast(NamedTuple):
+    """What a sweep has before it."""
+
+    runs: int
+    done: int
+    seconds: float  # of one worker, for the runs that are left
+    guessed: int  # runs whose time was measured by a single round
+    bytes: int  # of the table's file, in the end
+
+    def __str__(self) -> str:
+        left = self.runs - self.done
+        hours = self.seconds / 3600
+        return (
+            f"{self.runs} runs, {self.done} recorded, {left} to do: about {hours:.2f} "
+            f"core hours, {self.guessed} runs of them by a probe of one round; "
+            f"about {self.bytes / 1000:.0f} kB of records"
+        )
+
+
+def forecast(tasks: Iterable[Task], path: str | Path) -> Forecast:
+    """Tell how many runs are left, and how long one worker would need for them.
+
+    A run takes as long as the recorded ones that differ from it in the seed only, or
+    else as long as one round of it, tried now, times the number of rounds.
+    """
+    tasks = list({task.key: task for task in tasks}.values())
+    records = store.finished(path)
+    recorded: dict[str, list[float]] = {}
+    for record in records.values():
+        spec = {name: record[name] for name in store.SPEC if name in record}
+        recorded.setdefault(_kind(spec), []).append(record["seconds"])
+    probed: dict[str, float] = {}
+    seconds = 0.0
+    guessed = 0
+    todo = [task for task in tasks if task.key not in records]
+    for task in todo:
+        kind = _kind(task.spec())
+        if kind in recorded:
+            seconds += float(np.median(recorded[kind]))
+            continue
+        guessed += 1
+        if kind not in probed:
+            probed[kind] = _seconds_of_a_round(task)
+        seconds += probed[kind] * task.rounds
+    sizes = [len(str(record)) for record in records.values()]
+    usual = float(np.mean(sizes)) if sizes else 2000.0
+    size = int(sum(sizes) + usual * len(todo))
+    return Forecast(len(tasks), len(tasks) - len(todo), seconds, guessed, size)
+
+
+def _kind(spec: dict[str, Any]) -> str:
+    """What runs of a table that differ in the seed only have in common."""
+    spec = {name: value for name, value in spec.items() if name != "seed"}
+    method = str(spec["method"])
+    if method.startswith("FixedClusters("):  # random members are drawn by the seed
+        spec["method"] = "FixedClusters"
+    spec["dataset"] = str(spec["dataset"]).partition("seed=")[0]
+    spec["partition"] = str(spec["partition"]).partition("seed=")[0]
+    return digest(spec)
+
+
+def _seconds_of_a_round(task: Task) -> float:
+    """Time the second round of a run: the first one has start-up costs."""
+    fed = task.federation()
+    state = task.method.init(fed)
+    elapsed = 0.0
+    for t in range(min(2, task.rounds)):
+        fed.t = t
+        clock = time.perf_counter()
+        state = task.method.step(state, fed, t)
+        elapsed = time.perf_counter() - clock
+    clock = time.perf_counter()
+    task.measure(fed, state)
+    return elapsed + (time.perf_counter() - clock) / task.every
+
+
+# --- provenance ---------------------------------------------------------------------
 
 
 def commit() -> str:
-    """The checkout's commit, marked when files differ from it; "unknown" outside a checkout."""
+    """The checkout's commit, marked when files differ from it.
+
+    "unknown" outside a checkout, or in a repository that does not track this library.
+    """
     here = Path(__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", here, *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        command = ["git", "-C", str(here), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
     try:
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "-dirty" if git("status", "--porcelain", "--", here) else ""
-        )
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        found = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--", str(here))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+    return f"{found}-dirty" if changed else found
 
 
 def machine() -> str:
@@ -388,3 +821,26 @@ def machine() -> str:
     system = f"{platform.system()} {platform.machine()}"
     threads = f"{torch.get_num_threads()} threads"
     return f"{system}, {threads}{gpu}, torch {torch.__version__}"
+
+
+def _dataset_name(name: str) -> str:
+    """The data set's name, with the revision of what draws it, if that was raised."""
+    maker = data.GENERATORS.get(name.partition("(")[0])
+    if maker is None or revision(maker) == 1:
+        return name
+    return name.replace("(", f"@{revision(maker)}(", 1)
+
+
+def _reset_peak_memory() -> None:
+    """Let Linux count the peak memory of this process anew."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory() -> int | None:
+    """The most memory that this process had, in MB; None where it cannot be told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) // 1024
+    return None

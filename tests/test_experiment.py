@@ -1,21 +1,20 @@
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from fednb import models, partition, store
-from fednb.experiment import Task, describe, measure, run, sweep
+from fednb import methods, store
+from fednb.experiment import measure, run
 from fednb.history import History
+from fednb.identity import describe
 from fednb.methods import FedAvg, FedAvgM, FixedClusters, LocalOnly
+from fednb.papers.ocfl_arms import Arms
 from fednb.training import Local
 
 from .conftest import federation
@@ -190,14 +189,7 @@ def test_divergence_stops_a_run_or_is_recorded():
     assert history.frame()[["accuracy", "loss"]].notna().all(axis=None)
 
 
-def test_run_refuses_nonsense_and_measures_nothing_in_no_rounds():
-    for wrong in (
-        {"rounds": -1},
-        {"rounds": 1, "every": 0},
-        {"rounds": 1, "save_every": 0},
-    ):
-        with pytest.raises(ValueError, match="need"):
-            run(FedAvg(), federation(), **wrong)
+def test_no_rounds_measure_nothing():
     history = quiet(FedAvg(), federation(), 0)
     with pytest.raises(ValueError, match="not evaluated"):
         history.final  # noqa: B018
@@ -224,229 +216,89 @@ def test_progress_bar_shows_the_method(capfd, monkeypatch):
     assert "FedAvg" not in done.stderr
 
 
-# --- store -----------------------------------------------------------------------------------------------------------
+def every_method():
+    for cls in methods.ALL:
+        four = FixedClusters([0, 1, 0, 1])
+        yield pytest.param(four if cls is FixedClusters else cls(), id=cls.__name__)
+    arms = (("FedAvg", FedAvg()), ("OCFL", methods.OCFL()), ("LocalOnly", LocalOnly()))
+    yield pytest.param(Arms(arms), id="Arms")
 
 
-def record(seed=0, **changes):
-    body = dict.fromkeys(store.REQUIRED, "x") | {
-        "seed": seed,
-        "metrics": {"final": {"accuracy": 0.5}},
-    }
-    body |= changes
-    return body | {"key": store.digest([seed, body["method"]])}
+@pytest.mark.parametrize("method", every_method())
+def test_every_method_goes_on_from_a_checkpoint_bit_for_bit(tmp_path, method):
+    options = {"measure": nothing, "progress": False}
+    whole = run(method, federation(), 4, **options)
+    run(method, federation(), 2, checkpoint=tmp_path / "c.npz", **options)
+    resumed = run(method, federation(), 4, checkpoint=tmp_path / "c.npz", **options)
+    assert json.dumps(described(whole.state)) == json.dumps(described(resumed.state))
 
 
-def test_records_round_trip_and_replace_by_key(tmp_path):
-    path = tmp_path / "deep" / "table.json"
-    for seed in (2, 0, 1):
-        store.append(path, record(seed))
-    store.append(
-        path,
-        record(
-            1, metrics={"final": {"accuracy": float("nan"), "loss": np.float32(1 / 3)}}
-        ),
+def nothing(fed, state):
+    return {}
+
+
+def described(value):
+    """A state as text that tells types and every bit."""
+    if isinstance(value, tuple):
+        return [type(value).__name__, *(described(v) for v in value)]
+    if isinstance(value, dict):
+        return {k: described(v) for k, v in value.items()}
+    return describe(value)
+
+
+def test_fewer_rounds_than_saved_are_refused(tmp_path):
+    quiet(FedAvg(), federation(), 3, checkpoint=tmp_path / "c.npz")
+    with pytest.raises(store.StoreError, match="holds 3 rounds, 2 were asked for"):
+        quiet(FedAvg(), federation(), 2, checkpoint=tmp_path / "c.npz")
+
+
+def test_watch_hears_of_every_round():
+    heard = []
+    quiet(
+        FedAvg(), federation(), 3, every=2, watch=lambda t, h: heard.append((t, len(h)))
     )
-    records = store.read(path)
-    assert [r["seed"] for r in records] == [0, 1, 2]
-    assert records[1]["metrics"]["final"] == {"accuracy": None, "loss": 0.333333}
-    assert os.listdir(path.parent) == ["table.json"]  # no lock, no temporary file stays
+    assert heard == [(1, 0), (2, 1), (3, 2)]
 
 
-def test_damage_is_noticed_and_named(tmp_path):
-    path = tmp_path / "table.json"
-    for seed in (0, 1):
-        store.append(path, record(seed))
-    path.write_text(path.read_text().replace('"accuracy": 0.5', '"accuracy": 0.9', 1))
-    with pytest.raises(store.StoreError, match=r"table.json: record 0 \(key .*altered"):
-        store.read(path)
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(store.StoreError, match="is not JSON"):
-        store.read(path)
-    path.write_text("{}")
-    with pytest.raises(store.StoreError, match="list of records"):
-        store.read(path)
+class Wrong:
+    """Returns what it was told to."""
 
+    def __init__(self, state):
+        self.state = state
 
-def test_incomplete_records_and_large_files_are_refused(tmp_path, monkeypatch):
-    path = tmp_path / "table.json"
-    with pytest.raises(store.StoreError, match="lacks machine"):
-        store.append(path, {k: v for k, v in record().items() if k != "machine"})
-    with pytest.raises(store.StoreError, match="seed must be an integer"):
-        store.append(path, record() | {"seed": "0"})
-    store.append(path, record())
-    monkeypatch.setattr(store, "MAX_BYTES", 600)
-    with pytest.raises(store.StoreError, match="fewer curves"):
-        store.append(path, record(1))
-    assert len(store.read(path)) == 1
+    def init(self, fed):
+        return FedAvg().init(fed)
 
-
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
-
-    def fail(file):
-        file.write(b"half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        store.atomically(path, fail)
-    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"]
-
-
-# --- sweeps ----------------------------------------------------------------------------------------------------------
-
-
-def tasks(seeds=(0, 1), methods=None, **changes):
-    base = {
-        "dataset": "digits",
-        "partition": partial(partition.dirichlet, clients=4, alpha=1.0),
-        "model": partial(models.mlp, inputs=64, hidden=(8,), classes=10),
-        "local": Local(lr=0.1, steps=2),
-        "rounds": 2,
-    } | changes
-    return [
-        Task(method=m, seed=s, **base)
-        for m in methods or (FedAvg(), LocalOnly())
-        for s in seeds
-    ]
-
-
-def test_a_sweep_records_and_resumes(tmp_path):
-    path = tmp_path / "table.json"
-    first = sweep(tasks(curves=("accuracy",)), path, n_jobs=1, progress=False)
-    assert len(first) == 4 and all(name in first[0] for name in store.REQUIRED)
-    assert (
-        first[0]["partition"] == "dirichlet(alpha=1.0, clients=4)"
-        and first[0]["seed"] == 0
-    )
-    assert (
-        first[0]["metrics"]["curves"]["round"] == [1, 2]
-        and len(first[0]["data_sha256"]) == 64
-    )
-    stamp = path.stat().st_mtime_ns
-    again = sweep(tasks(curves=("accuracy",)), path, n_jobs=1, progress=False)
-    assert again == first and path.stat().st_mtime_ns == stamp  # nothing was run
-    more = sweep(
-        tasks(seeds=(1, 2), curves=("accuracy",)), path, n_jobs=1, progress=False
-    )
-    assert len(more) == 4 and len(store.read(path)) == 6
-
-
-def test_the_same_record_from_processes_and_from_here(tmp_path):
-    here = sweep(tasks(seeds=(3,)), tmp_path / "a.json", n_jobs=1, progress=False)
-    there = sweep(tasks(seeds=(3,)), tmp_path / "b.json", n_jobs=2, progress=False)
-    assert [r["metrics"] for r in here] == [r["metrics"] for r in there]
-
-
-def test_a_sweep_heeds_joblibs_configuration(tmp_path, monkeypatch):
-    import joblib
-
-    asked = []
-    original = joblib.Parallel.__init__
-    monkeypatch.setattr(
-        joblib.Parallel,
-        "__init__",
-        lambda self, **kw: (asked.append(kw), original(self, **kw))[1],
-    )
-    with joblib.parallel_config(backend="threading", n_jobs=3):
-        assert len(sweep(tasks(seeds=(4,)), tmp_path / "c.json", progress=False)) == 2
-    assert asked[0]["n_jobs"] == 3 and asked[0]["return_as"] == "generator_unordered"
-
-
-def test_two_writers_lose_nothing(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    path = tmp_path / "table.json"
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda seed: store.append(path, record(seed)), range(24)))
-    assert [r["seed"] for r in store.read(path)] == list(range(24))
-
-
-@dataclass(frozen=True)
-class Broken(FedAvg):
     def step(self, state, fed, t):
-        raise RuntimeError("no luck")
+        return self.state
 
 
-def test_a_failing_run_does_not_lose_the_others(tmp_path):
-    path = tmp_path / "table.json"
-    with pytest.raises(RuntimeError, match=r"(?s)1 of 2 runs failed.*Broken.*no luck"):
-        sweep(
-            tasks(seeds=(0,), methods=(Broken(), FedAvg())),
-            path,
-            n_jobs=1,
-            progress=False,
-        )
-    assert [r["method"] for r in store.read(path)] == ["FedAvg(sampled=1.0)"]
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"rounds": 2.5}, ValueError, r"run\(rounds=2.5\): need an integer >= 0"),
+        ({"rounds": "3"}, ValueError, "need an integer"),
+        ({"rounds": float("nan")}, ValueError, "need an integer"),
+        ({"every": 0}, ValueError, "need an integer >= 1"),
+        ({"last": -1}, ValueError, "need an integer >= 1"),
+        ({"save_every": 0}, ValueError, "need None or an integer >= 1"),
+        ({"method": FedAvg}, TypeError, r"FedAvg is a class; pass FedAvg\(\)"),
+        ({"method": None}, TypeError, "None is no method: it needs init and step"),
+        ({"fed": None}, TypeError, "None is not a Federation"),
+        ({"measure": None}, TypeError, "measure=None is not a function"),
+        ({"method": Wrong(None)}, TypeError, "Wrong returned NoneType: need theta"),
+    ],
+    ids=str,
+)
+def test_run_tells_what_is_wrong(changes, error, words):
+    asked = {"method": FedAvg(), "fed": federation(), "rounds": 1} | changes
+    with pytest.raises(error, match=words):
+        run(**asked, progress=False)
 
 
-KILLED = """
-import sys
-from functools import partial
-from pathlib import Path
-sys.path.insert(0, {root!r})
-from tests.test_experiment import tasks
-from fednb.experiment import sweep
-sweep(tasks(seeds=range(12), rounds=3), {path!r}, n_jobs=1, progress=False)
-"""
-
-
-def test_a_killed_sweep_loses_and_doubles_nothing(tmp_path):
-    path, root = tmp_path / "table.json", str(Path(__file__).parents[1])
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED.format(root=root, path=str(path))]
-    )
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
-    kept = store.read(path)
-    assert 0 < len(kept) < 24
-    done = sweep(tasks(seeds=range(12), rounds=3), path, n_jobs=1, progress=False)
-    assert len(done) == 24 == len({r["key"] for r in done})
-    assert all(old in done for old in kept)
-
-
-def test_describe_names_calls_and_refuses_lambdas():
-    assert describe(partial(partition.iid, clients=3)) == "iid(clients=3)"
-    assert describe(models.cnn_bn) == "cnn_bn()"
-    with pytest.raises(ValueError, match="lambda"):
-        describe(lambda: None)
-
-
-# --- reproduce -------------------------------------------------------------------------------------------------------
-
-
-def test_reproduce_lists_and_runs(tmp_path, monkeypatch, capsys):
-    from fednb import reproduce
-
-    assert reproduce.main(["--list"]) == 0
-    assert "--profile laptop" in capsys.readouterr().out
-    monkeypatch.setitem(
-        reproduce.CATALOGUE,
-        "demo",
-        {"table1": lambda profile: tasks(seeds=(0,), profile=profile)},
-    )
-    assert reproduce.main(["demo", "--out", str(tmp_path), "--jobs", "1"]) == 0
-    assert "2 records" in capsys.readouterr().out
-    assert {r["profile"] for r in store.read(tmp_path / "table1.json")} == {"smoke"}
-    assert "demo: table1" in reproduce.listing()
-    monkeypatch.setitem(reproduce.CATALOGUE, "demo", {"none": lambda profile: []})
-    assert (
-        reproduce.main(["demo", "--out", str(tmp_path / "empty")]) == 0
-        and not (tmp_path / "empty").exists()
-    )
-    assert "demo none: nothing to run in profile smoke" in capsys.readouterr().out
-    for wrong in (["nobody"], ["demo", "--table", "9"], []):
-        with pytest.raises(SystemExit):
-            reproduce.main(wrong)
-
-
-def test_reproduce_is_a_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "fednb.reproduce", "--list"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0 and "--profile smoke" in done.stdout
+def test_run_tells_of_states_of_wrong_shape():
+    state = FedAvg().init(federation())
+    with pytest.raises(ValueError, match="theta of shape"):
+        quiet(Wrong(state._replace(theta=state.theta[:, :-1])), federation(), 1)
+    with pytest.raises(ValueError, match=r"labels of shape \(3,\): need \(4,\)"):
+        quiet(Wrong(state._replace(labels=state.labels[:-1])), federation(), 1)

@@ -176,7 +176,9 @@ def runs():
     out = {}
     for name, method in methods.items():
         how = {
-            "measure": fedgwc.measure_watch if name == "watch" else fedgwc.measure,
+            "measure": fedgwc.measure_watch
+            if name == "watch"
+            else fedgwc.measure_fedgwc,
             "progress": False,
         }
         out[name] = run(method, digits(), 45, **how)

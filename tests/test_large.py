@@ -371,7 +371,7 @@ def test_a_published_federation_is_a_task(folder, monkeypatch):
     )
     record = task.record()
     assert (
-        record["partition"] == "as_published(clients=2, name='landmarks')"
+        record["partition"] == "as_published(name='landmarks', clients=2)"
         and record["client_updates"] == 2
     )
     assert (

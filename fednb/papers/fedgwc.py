@@ -167,7 +167,7 @@ class Watch:
 # --- measures --------------------------------------------------------------------------------------------------------
 
 
-def measure(fed, state) -> dict[str, Any]:
+def measure_fedgwc(fed, state) -> dict[str, Any]:
     """The usual numbers, "balanced accuracy" as the released code computes it, and the Rand index of Tables 4 and 7."""
     counts = fed.evaluate(state.theta, state.labels).confusion.cpu().numpy()
     out = {
@@ -326,7 +326,7 @@ def task(
         every=scale.every,
         curves=CURVES,
         official=scale.official and base == dataset,
-        measure=measure,
+        measure=measure_fedgwc,
         tags=tags,
     )
     return replace(usual, **changes)

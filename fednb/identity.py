@@ -1,0 +1,162 @@
+"""What was asked for, in words: the text on which a record's key stands.
+
+``describe`` writes a method, a law or a network as the call that makes it, with only
+the arguments that differ from their defaults: ``IFCA(clusters=10)``,
+``subset(law=iid(clients=30), samples=6000)``. So a new argument with a default that
+changes nothing moves no key.
+
+A class or function whose *behaviour* changes gets a higher ``revision``, an integer
+attribute (1 if there is none). It is part of the description, ``IFCA@2(clusters=10)``,
+so that records of the earlier behaviour are not taken for new ones::
+
+    class IFCA:
+        revision: ClassVar[int] = 2  # ties go to the first cluster
+
+Library functions go by their name alone, so that they can move between modules; a test
+holds that no two of them share a described name. Functions and classes from elsewhere
+go by module, name and a hash of their source. Arrays go by a hash of their bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+REVISION = re.compile(r"\w@\d+\(")
+
+
+def digest(value: Any) -> str:
+    """Hash of a JSON value, independent of the order of its keys."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def describe(value: Any) -> str:
+    """Write a value as the expression that makes it; raise if no text can name it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, torch.dtype | torch.device):
+        return str(value)
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return _array(value)
+    if isinstance(value, Mapping):
+        items = sorted(value.items(), key=lambda item: str(item[0]))
+        return "{" + ", ".join(f"{k!r}: {describe(v)}" for k, v in items) + "}"
+    if isinstance(value, tuple | list | range):
+        return "(" + ", ".join(describe(v) for v in value) + ")"
+    if is_dataclass(value) and not isinstance(value, type):
+        return _instance(value)
+    if isinstance(value, partial):
+        return _call(value.func, value.args, value.keywords)
+    if isinstance(value, type):
+        return _name(value)
+    if callable(value):
+        return _call(value, (), {})
+    raise TypeError(
+        f"a record cannot name {value!r} of type {type(value).__name__}: "
+        "use numbers, texts, tuples, arrays, dataclasses, or functions"
+    )
+
+
+def revision(thing: Callable[..., Any]) -> int:
+    """The revision of a class or function: 1 unless its author has raised it."""
+    return getattr(thing, "revision", 1)
+
+
+def _instance(value: Any) -> str:
+    """A dataclass instance, with the fields that differ from their defaults."""
+    arguments = {}
+    for field in fields(value):
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        arguments[field.name] = (getattr(value, field.name), default)
+    return _name(type(value)) + _arguments(arguments, MISSING)
+
+
+def _call(function: Callable[..., Any], args: tuple, keywords: dict) -> str:
+    """A function with its bound arguments, by name, those of default value left out."""
+    name = _name(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions have none
+        bound = {str(i): value for i, value in enumerate(args)} | keywords
+        return name + _arguments({k: (v, MISSING) for k, v in bound.items()}, MISSING)
+    arguments = {}
+    for key, value in signature.bind_partial(*args, **keywords).arguments.items():
+        kind = signature.parameters[key].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            for further in sorted(value):
+                arguments[further] = (value[further], inspect.Parameter.empty)
+        else:
+            arguments[key] = (value, signature.parameters[key].default)
+    return name + _arguments(arguments, inspect.Parameter.empty)
+
+
+def _arguments(arguments: dict[str, tuple[Any, Any]], none: Any) -> str:
+    """``(a=1, b=2)`` for name → (value, default); ``none`` stands for no default."""
+    words = []
+    for name, (value, default) in arguments.items():
+        text = describe(value)
+        same = default is not none and text == describe(default)
+        if not same or REVISION.search(text):
+            words.append(f"{name}={text}")
+    return "(" + ", ".join(words) + ")"
+
+
+def _name(thing: Callable[..., Any]) -> str:
+    """A class or function by name, from outside the library with home and source."""
+    name = getattr(thing, "__qualname__", None)
+    module = getattr(thing, "__module__", None) or "builtins"
+    if name is None:
+        raise TypeError(f"a record cannot name {thing!r}: use a function or a class")
+    if "<lambda>" in name:
+        raise ValueError(
+            "a record cannot name a lambda: use a function, or functools.partial of one"
+        )
+    mark = f"@{revision(thing)}" if revision(thing) != 1 else ""
+    if module.partition(".")[0] == "fednb":
+        return thing.__name__ + mark
+    if getattr(thing, "__closure__", None):
+        raise ValueError(
+            f"a record cannot name {name}, whose outcome depends on variables around "
+            "it: pass them as arguments, bound by functools.partial"
+        )
+    source = _source(thing)
+    return f"{module}.{name}" + (f"#{source}" if source else "") + mark
+
+
+@lru_cache(maxsize=1000)
+def _source(thing: Callable[..., Any]) -> str:
+    """Hash of the source of a class or function; "" for one written in C."""
+    try:
+        text = inspect.getsource(thing)
+    except (OSError, TypeError):  # typed in at a prompt, or compiled
+        codes = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+        codes = [code.__code__ for code in codes if hasattr(code, "__code__")]
+        if not codes:
+            return ""
+        text = str(
+            [(code.co_code, code.co_names, str(code.co_consts)) for code in codes]
+        )
+        text = re.sub(r"0x[0-9a-f]+", "", text)  # addresses of nested code objects
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _array(value: np.ndarray | torch.Tensor) -> str:
+    array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+    if array.dtype == object:
+        raise TypeError("a record cannot name an array of objects: use numbers")
+    found = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+    return f"array({array.dtype}, {array.shape}, sha256:{found})"
