@@ -366,6 +366,7 @@ class Task:
         *,
         progress: bool = False,
         checkpoint: Path | None = None,
+        save_seconds: float = 60.0,
         watch: Callable[[int, History], None] | None = None,
     ) -> dict[str, Any]:
         """Do the run and write down what it gave.
@@ -385,7 +386,7 @@ class Task:
             progress=progress,
             checkpoint=checkpoint,
             save_every=None,
-            save_seconds=SAVE_SECONDS,
+            save_seconds=save_seconds,
             watch=watch,
         )
         if history.interrupted:
@@ -419,7 +420,6 @@ class Task:
 
 # --- sweeps -------------------------------------------------------------------------
 
-SAVE_SECONDS = 60.0  # a run in a sweep is saved when so much time has passed
 ENGINES = ("local", "dask", "slurm")
 
 
@@ -433,12 +433,13 @@ def sweep(
     address: str | None = None,
     part: tuple[int, int] = (1, 1),
     stall: float = 3600.0,
+    save_seconds: float = 60.0,
 ) -> list[dict[str, Any]]:
     """Do the tasks that have no record yet, and return the records of all of them.
 
     ``path`` is the table's file. Every run is written, whole, into a file of its own as
-    soon as it ends, and saved once a minute on the way: a sweep that was killed goes on
-    where it was. At the end, or when it is stopped, the runs are collected into the
+    soon as it ends, and saved every ``save_seconds`` on the way: a sweep that was killed
+    goes on where it was. At the end, or when it is stopped, the runs are collected into the
     table's file (see :mod:`fednb.store`). A run that fails, or whose process dies three
     times, does not stop the others; all failures are reported at the end.
 
@@ -470,7 +471,10 @@ def sweep(
         )
         with bar, _signals_stop(), _collected(path):
             look = _Progress(bar, folder, todo)
-            outcomes = _outcomes(todo, folder, engine, n_jobs, address, stall, look)
+            work = partial(attempt, folder=folder, save_seconds=save_seconds)
+            outcomes = _outcomes(
+                todo, work, folder, engine, n_jobs, address, stall, look
+            )
             failures = _receive(outcomes, folder, look)
     if failures:
         raise RuntimeError(
@@ -483,7 +487,10 @@ def sweep(
 
 
 def attempt(
-    task: Task, folder: Path, tell: Callable[[str, int], None] | None = None
+    task: Task,
+    folder: Path,
+    save_seconds: float = 60.0,
+    tell: Callable[[str, int], None] | None = None,
 ) -> dict[str, Any] | engines.Failure | Unwritten:
     """Do one run of a sweep, from its checkpoint if there is one, and write its record.
 
@@ -505,7 +512,9 @@ def attempt(
 
     store.beat(folder, key, 0)
     try:
-        record = _record_from_checkpoint(task, folder / f"{key}.npz", watch)
+        record = _record_from_checkpoint(
+            task, folder / f"{key}.npz", save_seconds, watch
+        )
     except Exception:
         store.forget(folder, key)
         return engines.Failure(f"{task}:\n{traceback.format_exc()}")
@@ -525,21 +534,26 @@ class Unwritten(NamedTuple):
 
 
 def _record_from_checkpoint(
-    task: Task, checkpoint: Path, watch: Callable[[int, History], None]
+    task: Task,
+    checkpoint: Path,
+    save_seconds: float,
+    watch: Callable[[int, History], None],
 ) -> dict[str, Any]:
     """The task's record; a checkpoint that does not fit is dropped."""
+    how = {"checkpoint": checkpoint, "save_seconds": save_seconds, "watch": watch}
     try:
-        return task.record(checkpoint=checkpoint, watch=watch)
+        return task.record(**how)
     except store.StoreError as error:
         if not checkpoint.exists():
             raise
         warnings.warn(f"starting afresh: {error}", stacklevel=2)
         checkpoint.unlink()
-        return task.record(checkpoint=checkpoint, watch=watch)
+        return task.record(**how)
 
 
 def _outcomes(
     todo: list[Task],
+    work: engines.Work,
     folder: Path,
     engine: str,
     n_jobs: int | None,
@@ -548,7 +562,6 @@ def _outcomes(
     look: _Progress,
 ) -> engines.Outcomes:
     """The outcomes of tasks as they come, from the engine that was asked for."""
-    work = partial(attempt, folder=folder)
     jobs = min(n_jobs or os.cpu_count() or 1, len(todo))
     if engine == "dask":
         if address is None:

@@ -208,9 +208,8 @@ def test_a_record_of_too_few_rounds_is_refused(monkeypatch):
         task.record()
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
     """Its last save is used: the rounds before it are not done again."""
-    monkeypatch.setattr(experiment, "SAVE_SECONDS", 0.0)
     folder = tmp_path / "table.runs"
     (task,) = tasks(seeds=(0,), methods=(FedAvgM(sampled=2),), rounds=6)
     undisturbed = task.record()
@@ -222,7 +221,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment.attempt(task, folder, tell=stop)
+        experiment.attempt(task, folder, 0.0, tell=stop)
     assert (folder / f"{task.key}.npz").exists()
     record = experiment.attempt(
         task, folder, tell=lambda key, rounds: done.append(rounds)
@@ -295,6 +294,20 @@ def test_a_stopped_sweep_loses_nothing_and_leaves_no_orphan(tmp_path, kind):
     assert os.listdir(tmp_path) == ["table.json"]
 
 
+def test_two_sweeps_of_one_table_share_the_work(tmp_path):
+    path = tmp_path / "table.json"
+    children = []
+    for i in range(2):
+        temp = tmp_path / f"tmp{i}"
+        temp.mkdir()
+        children.append(start_sweep(path, jobs=2, TMPDIR=str(temp)))
+    assert [child.wait(120) for child in children] == [0, 0]
+    whole = tasks(seeds=range(12), rounds=3)
+    assert {r["key"] for r in store.read(path)} == {task.key for task in whole}
+    assert not store.runs_folder(path).exists()
+    assert [f.name for f in tmp_path.iterdir() if f.is_file()] == ["table.json"]
+
+
 # --- disks ---------------------------------------------------------------------------
 
 
@@ -339,15 +352,13 @@ def test_what_the_disk_never_takes_is_put_elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_that_cannot_be_saved_does_not_end_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "SAVE_SECONDS", 0.0)
-
     def full(*args, **trees):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "save_checkpoint", full)
     (task,) = tasks(seeds=(0,), methods=(FedAvg(),))
     with pytest.warns(UserWarning, match="no checkpoint"):
-        record = task.record(checkpoint=tmp_path / "x.npz")
+        record = task.record(checkpoint=tmp_path / "x.npz", save_seconds=0.0)
     assert outcome([record]) == outcome([task.record()])
 
 
