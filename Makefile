@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help setup book lab test lint format bench bench-peers clean
+.PHONY: help setup book lab test lint format faults bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ lint: $(READY)  ## ruff, without changing anything
 format: $(READY)  ## let ruff put the style right
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+faults: $(READY)  ## kill, stop and starve sweeps for half an hour: nothing may be lost
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 bench: $(READY)  ## measure training speed against baselines; peers too, once installed
 	$(BIN)/python -m tests.bench
