@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednb import data, models, reference, store
+from fednb import data, models, partition, reference, store
 from fednb.clustering import kmeans_objective
 from fednb.experiment import Task, describe, measure, run
 from fednb.federation import Federation
@@ -461,6 +461,87 @@ def test_a_subset_is_partitioned_like_a_pool_of_its_own():
         describe(partial(subset, law=law, samples=200))
         == "subset(law=iid(clients=5), samples=200)"
     )
+
+
+def sizes_of(part):
+    return np.array(
+        [len(a) + len(b) for a, b in zip(part.train, part.test, strict=True)]
+    )
+
+
+def variation(law, **options):
+    """Median coefficient of variation of the clients' sizes over 15 seeds."""
+    y = np.repeat(np.arange(10), 5000)
+    sizes = [sizes_of(law(y, seed=seed, **options)) for seed in range(15)]
+    return float(np.median([n.std() / n.mean() for n in sizes]))
+
+
+def test_sizes_differ_under_the_released_n_class_laws_only():
+    """WeCFL's benchmark: 200 clients in 10 clusters, (3, 2)-class, and 2-class."""
+    groups = {"clients": 200, "clusters": 10, "n": 3, "m": 2}
+    assert 0.3 < variation(partition.cluster_n_class_released, **groups) < 0.46
+    assert variation(partition.cluster_n_class, **groups) < 0.02
+    assert 0.05 < variation(partition.n_class_released, clients=200, n=2) < 0.15
+    assert variation(partition.n_class, clients=200, n=2) < 0.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(60, 90), min_size=10, max_size=10),
+    clients=st.integers(1, 25),
+    n=st.integers(1, 10),
+    seed=st.integers(0, 9),
+)
+def test_released_n_class(sizes, clients, n, seed):
+    y = np.repeat(np.arange(10), sizes)
+    part = partition.n_class_released(y, clients, n, seed=seed)
+    own = [np.concatenate(pair) for pair in zip(part.train, part.test, strict=True)]
+    everything = np.concatenate(own)
+    counts = partition.class_counts(own, y, 10)
+    assert len(set(everything.tolist())) == len(everything)  # disjoint
+    assert ((counts > 0).sum(1) == n).all()
+    for have, column in zip(sizes, counts.T, strict=True):
+        held = column[column > 0]
+        assert column.sum() == (have if len(held) else 0)  # whole, or left out
+        assert not len(held) or np.ptp(held) <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    clusters=st.integers(1, 6),
+    members=st.integers(1, 5),
+    n=st.integers(1, 10),
+    data=st.data(),
+    seed=st.integers(0, 9),
+)
+def test_released_cluster_n_class(clusters, members, n, data, seed):
+    m = data.draw(st.integers(1, n))
+    y = np.repeat(np.arange(10), 70)
+    part = partition.cluster_n_class_released(
+        y, clusters * members, clusters, n, m, seed=seed
+    )
+    own = [np.concatenate(pair) for pair in zip(part.train, part.test, strict=True)]
+    everything = np.concatenate(own)
+    counts = partition.class_counts(own, y, 10)
+    assert len(set(everything.tolist())) == len(everything)
+    assert ((counts > 0).sum(1) == m).all()
+    assert part.truth.tolist() == [k // members for k in range(clusters * members)]
+    by_cluster = counts.reshape(clusters, members, 10)
+    assert ((by_cluster.sum(1) > 0).sum(1) <= n).all()
+    for group in by_cluster:  # a cluster's share of a class is dealt evenly
+        assert all(np.ptp(c[c > 0]) <= 1 for c in group.T if c.any())
+    for shares in by_cluster.sum(1).T:  # and so is a class, if somebody holds it
+        assert not shares.any() or np.ptp(shares[shares > 0]) <= 1
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 11}, {"n": 3, "m": 4}])
+def test_released_n_class_laws_refuse(wrong):
+    y = np.repeat(np.arange(10), 70)
+    with pytest.raises(ValueError, match=r"[nm] = "):
+        partition.cluster_n_class_released(y, 6, 2, **wrong)
+    if "m" not in wrong:
+        with pytest.raises(ValueError, match="n = "):
+            partition.n_class_released(y, 6, **wrong)
 
 
 def test_refill_replaces_small_clients_by_copies():
