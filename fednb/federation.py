@@ -1,9 +1,10 @@
 """The federation: the only door through which a method reaches its clients.
 
-A method sees the number of clients ``K``, their sizes ``n``, and a few verbs: ``start``, ``sample``, ``train``,
-``loss``, ``predict`` and ``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It never
-sees a sample of a client, and never the hidden ``truth`` about clusters. What passes the door is counted by the
-``meter``.
+A method sees the number of clients ``K``, their sizes ``n``, and a few verbs:
+``start``, ``sample``, ``train``, ``loss``, ``best_share``, ``predict`` and
+``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It
+never sees a sample of a client, and never the hidden ``truth`` about clusters. What
+passes the door is counted by the ``meter``.
 """
 
 from __future__ import annotations
@@ -346,6 +347,25 @@ class Federation:
             out[:, c] = total / size
         self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
         return out[:, 0] if theta.dim() == 1 else out
+
+    def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
+        """Share of each client's training samples that each row fits best: (n, C).
+
+        The row of least loss at a sample fits it best, the first of equals. FedSoft's
+        importance weights are such shares.
+        """
+        who = self._who(clients)
+        parts = self._own("train")
+        index, owner, size = _flat([parts[k] for k in who.tolist()])
+        losses = []
+        for row in theta:
+            logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
+            losses.append(self._loss(logits, self._y[index]))
+        best = F.one_hot(torch.stack(losses, 1).argmin(1), len(theta))  # (N, C)
+        wins = torch.zeros(len(who), len(theta), dtype=self._dtype, device=self.device)
+        wins.index_add_(0, owner, best.to(wins))
+        self._count(down=len(who) * theta.nbytes, up=wins.nbytes)
+        return wins / size[:, None]
 
     def probe(self, per_class: int) -> tuple[Tensor, Tensor]:  # (m, ...), (m,)
         """Labelled samples of the server that no client holds, so many of each class or as many as there are.

@@ -1,8 +1,12 @@
 """Baselines of the papers' tables: budgets, and what each does that others do not."""
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 import torch
 
+from fednb import tables
 from fednb.clustering import relabel
 from fednb.methods import (
     ALL,
@@ -25,6 +29,7 @@ from fednb.methods import (
     WeCFL,
 )
 from fednb.methods.mtcfl import split
+from fednb.papers import gcfl
 
 from .test_gcfl import two_groups
 from .test_methods import go
@@ -145,3 +150,52 @@ def test_a_late_client_of_mtcfl_joins_the_part_that_fits_it():
     assert torch.equal(after.labels, groups) and not after.late.any()
     on_time = state._replace(late=torch.zeros_like(state.late))
     assert method.step(on_time, fed, 3).labels.eq(0).all()
+
+
+# --- the search for settings ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
+def test_all_tuned_baselines_get_as_many_values_on_a_seed_of_their_own(profile):
+    values = gcfl.candidates(gcfl.SCALES[profile], sampled=1.0)
+    assert {len(of_one) for of_one in values.values()} == {3}
+    assert set(values) == set(gcfl.CHOSEN)
+    tasks = gcfl.tuning(profile)
+    searched = {task.seed for task in tasks}
+    used = {
+        task.seed
+        for name, make in gcfl.TABLES.items()
+        if name != "tuning"
+        for task in make(profile)
+    }
+    assert searched == {gcfl.SEARCH_SEED} and not searched & used
+
+
+def test_the_tables_use_what_was_chosen():
+    scale = gcfl.SCALES["laptop"]
+    rows = gcfl.baselines(scale, sampled=0.25)
+    for name, values in gcfl.candidates(scale, sampled=0.25).items():
+        assert rows[name] == values[gcfl.CHOSEN[name]]
+
+
+def test_the_best_value_has_the_highest_mean_accuracy():
+    frame = pd.DataFrame(
+        [
+            ("CFL", 0.1, 0.5),
+            ("CFL", 0.1, 0.3),
+            ("CFL", 0.6, 0.6),
+            ("CFL", 0.6, 0.4),
+            ("FedEM", 3.0, 0.1),
+        ],
+        columns=["row", "value", "accuracy"],
+    )
+    assert gcfl.best_values(frame) == {"CFL": 0.6, "FedEM": 3.0}
+
+
+TUNING = Path(__file__).parents[1] / "book" / "results" / "gcfl" / "tuning.json"
+
+
+@pytest.mark.skipif(not TUNING.exists(), reason="the search was not run yet")
+def test_the_chosen_values_are_those_that_the_search_found():
+    frame = tables.frame(gcfl.tuning("laptop"), TUNING)
+    assert gcfl.best_values(frame) == gcfl.CHOSEN
