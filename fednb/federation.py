@@ -1,9 +1,10 @@
 """The federation: the only door through which a method reaches its clients.
 
-A method sees the number of clients ``K``, their sizes ``n``, and a few verbs: ``start``, ``sample``, ``train``,
-``loss``, ``predict`` and ``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It never
-sees a sample of a client, and never the hidden ``truth`` about clusters. What passes the door is counted by the
-``meter``.
+A method sees the number of clients ``K``, their sizes ``n``, and a few verbs:
+``start``, ``sample``, ``train``, ``loss``, ``best_share``, ``predict`` and
+``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It
+never sees a sample of a client, and never the hidden ``truth`` about clusters. What
+passes the door is counted by the ``meter``.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, plan
 
-START, SAMPLE, CLIENT, DRAW, PROBE = range(
-    5
+START, SAMPLE, CLIENT, DRAW, PROBE, LOOK = range(
+    6
 )  # purposes: random streams of different purpose never meet
 
 
@@ -313,12 +314,29 @@ class Federation:
         return Update(theta, done.losses, who)
 
     def loss(
-        self, theta: Tensor, clients: Tensor | None = None, on: str = "train"
+        self,
+        theta: Tensor,
+        clients: Tensor | None = None,
+        on: str = "train",
+        *,
+        batches: int | None = None,
+        draw: int = 0,
+        travels: bool = True,
     ) -> Tensor:
-        """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,); IFCA chooses by it."""
+        """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,).
+
+        IFCA chooses by it. ``batches`` limits it to so many random batches of each
+        client, from a random stream of its own: training meets the same batches as
+        without. Another ``draw`` takes other ones (give ``fed.draw()``).
+
+        With ``travels=False`` the clients have the rows: only losses are counted.
+        """
         who, parts = self._who(clients), self._own(on)
         rows = theta[None] if theta.dim() == 1 else theta
-        index, owner, size = _flat([parts[k] for k in who.tolist()])
+        own = [parts[k] for k in who.tolist()]
+        if batches is not None:
+            own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
+        index, owner, size = _flat(own)
         out = torch.empty(len(who), len(rows), dtype=self._dtype, device=self.device)
         y = self._y[index]
         for c, row in enumerate(rows):
@@ -327,8 +345,27 @@ class Federation:
                 0, owner, self._loss(logits, y)
             )
             out[:, c] = total / size
-        self._count(down=len(who) * rows.nbytes, up=out.nbytes)
+        self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
         return out[:, 0] if theta.dim() == 1 else out
+
+    def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
+        """Share of each client's training samples that each row fits best: (n, C).
+
+        The row of least loss at a sample fits it best, the first of equals. FedSoft's
+        importance weights are such shares.
+        """
+        who = self._who(clients)
+        parts = self._own("train")
+        index, owner, size = _flat([parts[k] for k in who.tolist()])
+        losses = []
+        for row in theta:
+            logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
+            losses.append(self._loss(logits, self._y[index]))
+        best = F.one_hot(torch.stack(losses, 1).argmin(1), len(theta))  # (N, C)
+        wins = torch.zeros(len(who), len(theta), dtype=self._dtype, device=self.device)
+        wins.index_add_(0, owner, best.to(wins))
+        self._count(down=len(who) * theta.nbytes, up=wins.nbytes)
+        return wins / size[:, None]
 
     def probe(self, per_class: int) -> tuple[Tensor, Tensor]:  # (m, ...), (m,)
         """Labelled samples of the server that no client holds, so many of each class or as many as there are.
@@ -451,6 +488,12 @@ class Federation:
             local,
             self._stream(CLIENT, self._ids[k], self._visits[k]),
         )
+
+    def _some(self, k: int, own: Tensor, batches: int, draw: int) -> Tensor:
+        """Random batches of client k's samples ``own``, all different."""
+        rng = self._stream(LOOK, draw, self._ids[k])
+        count = batches * (self.local.batch_size or len(own))
+        return own[torch.as_tensor(rng.permutation(len(own))[:count]).to(own.device)]
 
     def _own(self, on: str) -> list[Tensor]:
         _check_choice("on", on, ("train", "test", "server"))

@@ -185,6 +185,61 @@ def cluster_n_class(
     return _deal(y, _even(holders, sizes, least=1), rng, test, min_size, truth)
 
 
+def n_class_released(
+    y: np.ndarray,
+    clients: int,
+    n: int,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
+    """Let each client draw n classes of its own, each class shared by its holders.
+
+    The law of WeCFL's released code. A class is shared evenly, but how many clients
+    hold it is left to chance, so the sizes of clients differ (200 clients of 2 out of
+    10 classes: a coefficient of variation of about 0.1; fewer clients differ more).
+    Complete unless a class is drawn by nobody: it is left out. `n_class` deals the
+    holders evenly instead.
+    """
+    y, sizes, rng = _start(y, clients, seed, test, min_size)
+    _check_count("n", n, np.count_nonzero(sizes), "number of classes")
+    holders = _draw(clients, n, sizes > 0, rng)
+    return _deal(y, _even(holders, sizes, least=1), rng, test, min_size)
+
+
+def cluster_n_class_released(
+    y: np.ndarray,
+    clients: int,
+    clusters: int,
+    n: int = 3,
+    m: int = 2,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
+    """Let each cluster draw n classes, and each of its clients m of those.
+
+    The law of WeCFL's released code for its second benchmark (Sec. 7.1, n = 3, m = 2).
+    A class is shared evenly by the clusters that drew it, and a cluster's share of it
+    evenly by the clients that did. All draws are independent, so the sizes of clients
+    differ (200 clients in 10 clusters: a coefficient of variation of about 0.4). A
+    class that no cluster drew is left out, and so is a cluster's share of a class that
+    none of its clients drew. `cluster_n_class` deals the holders evenly instead.
+    """
+    y, sizes, rng = _start(y, clients, seed, test, min_size)
+    truth, members = _blocks(clients, clusters)
+    _check_count("n", n, np.count_nonzero(sizes), "number of classes")
+    _check_count("m", m, n, "n of its cluster")
+    groups = _even(_draw(clusters, n, sizes > 0, rng), sizes, least=1)  # (G, C)
+    counts = []
+    for own, size in zip(groups, members, strict=True):
+        holders = _draw(size, m, own > 0, rng)
+        counts.append(_even(holders, own, least=1))
+    return _deal(y, np.concatenate(counts), rng, test, min_size, truth)
+
+
 def by_class_sets(
     y: np.ndarray,
     sizes: Sequence[int],
@@ -444,6 +499,16 @@ def _pick(rows, n, allowed, rng) -> np.ndarray:
         holders[
             k, np.lexsort((rng.random(len(allowed)), holders[:k].sum(0), ~allowed))[:n]
         ] = True
+    return holders
+
+
+def _draw(rows, n, allowed, rng) -> np.ndarray:
+    """Let each row hold n of the `allowed` (C,) classes, drawn independently of the
+    others -> (rows, C) bool.
+    """
+    holders = np.zeros((rows, len(allowed)), bool)
+    for own in holders:
+        own[rng.choice(np.flatnonzero(allowed), n, replace=False)] = True
     return holders
 
 

@@ -768,13 +768,13 @@ def test_a_cut_is_decided_by_all_members_and_children_average_at_once():
 def test_cfl_thresholds():
     delta = torch.tensor([[3.0, 0], [-3.0, 0.1]])
     n, peak = torch.tensor([1, 1]), torch.tensor(2.0)
-    assert CFL(eps1=0.1, eps2=1.0).restless(delta, n, peak)
-    assert not CFL(eps1=0.01, eps2=1.0).restless(delta, n, peak)
-    assert not CFL(eps1=0.1, eps2=1.6).restless(
+    assert CFL(eps1=0.1, eps2=1.0).should_split(delta, n, peak)
+    assert not CFL(eps1=0.01, eps2=1.0).should_split(delta, n, peak)
+    assert not CFL(eps1=0.1, eps2=1.6).should_split(
         delta, n, peak
     )  # 1.6 of 2 is more than 3
-    assert CFL(eps1=0.1, eps2=1.6, relative=False).restless(delta, n, peak)
-    assert not CFL(eps1=0.1, eps2=1.0).restless(
+    assert CFL(eps1=0.1, eps2=1.6, relative=False).should_split(delta, n, peak)
+    assert not CFL(eps1=0.1, eps2=1.0).should_split(
         delta, torch.tensor([2, 1]), peak
     )  # the mean is by samples
     assert CFL().cut(delta).tolist() == [0, 1]

@@ -22,7 +22,7 @@ from fednb.methods import (
     FixedClusters,
     LocalOnly,
 )
-from fednb.methods.fedccfa import lines, madd
+from fednb.methods.fedccfa import lines, madd, train_part
 from fednb.methods.fedem import posterior
 from fednb.methods.gcfl import GCFL, locate
 from fednb.partition import Partition
@@ -511,6 +511,15 @@ def test_fedem_trains_a_component_by_its_share():
     assert after[1].norm() < 1e-4 * after[0].norm()
 
 
+def test_fedem_at_twice_the_learning_rate():
+    """One component is FedAvg, so at twice the rate it is FedAvg at twice the rate."""
+    local = Local(lr=0.05, batch_size=5, lr_decay=0.5)
+    twice = Local(lr=0.1, batch_size=5, lr_decay=0.5)
+    a = go(FedEM(1, lr_scale=2.0), federation(local=local, dtype=torch.float64), 3)
+    b = go(FedAvg(), federation(local=twice, dtype=torch.float64), 3)
+    torch.testing.assert_close(a.theta, b.theta, rtol=0, atol=1e-12)
+
+
 def test_fedsoft_pulls_clients_towards_their_mixture():
     def distance(lam):
         fed = federation(sizes=SIZES, dtype=torch.float64)
@@ -530,17 +539,45 @@ def test_fedsoft_clusters_are_means_by_importance():
 
 
 def test_fedsoft_importance_by_hand_and_its_interval():
-    u = FedSoft(clusters=2, temperature=0.5).importance(
-        torch.tensor([[1.0, 2.0], [0.0, 90.0]], dtype=torch.float64)
-    )
-    assert u[0].tolist() == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
+    shares = torch.tensor([[0.25, 0.75], [1.0, 0.0]], dtype=torch.float64)
+    u = FedSoft(clusters=2).importance(shares)
+    assert u[0].tolist() == [0.25, 0.75]
     assert u[1].tolist() == pytest.approx([1 / 1.0001, 1e-4 / 1.0001])  # the smoother
-    fed, method = federation(sizes=SIZES), FedSoft(every=2)
+    fed = federation(sizes=SIZES)
+    method = FedSoft(every=2)
     first = method.step(method.init(fed), fed, 0)
     second = method.step(first, fed, 1)
-    assert torch.equal(second.u, first.u) and not torch.equal(
-        method.step(second, fed, 2).u, second.u
-    )
+    assert torch.equal(second.u, first.u)
+    assert not torch.equal(method.step(second, fed, 2).u, second.u)
+
+
+def test_the_share_of_samples_that_a_model_fits_best():
+    """Counted sample by sample; ties go to the first model."""
+    fed = federation(sizes=(9, 14, 7), dtype=torch.float64)
+    theta = fed.start(3)
+    shares = fed.best_share(theta)
+    assert fed.meter.updates == 0 and fed.meter.down == 3 * theta.nbytes
+    for k, samples in enumerate(fed._parts.train):
+        logits = fed.predict(theta, fed._x[samples])  # (3, n, classes)
+        y = fed._y[samples]
+        loss = torch.stack(
+            [torch.nn.functional.cross_entropy(z, y, reduction="none") for z in logits]
+        )
+        wins = torch.bincount(loss.argmin(0), minlength=3)
+        assert shares[k].tolist() == pytest.approx((wins / len(samples)).tolist())
+    tied = fed.best_share(theta[:1].repeat(2, 1), torch.tensor([1]))
+    assert tied.tolist() == [[1.0, 0.0]]
+
+
+def test_fedsoft_with_a_strong_pull_is_not_local_training():
+    """Clients of one group get models that are alike, other than LocalOnly's."""
+    spread = {}
+    for lam in (0.0, 10.0):
+        fed, truth = two_groups()
+        theta = go(FedSoft(2, lam=lam), fed, 6).theta[: fed.K]
+        own = theta[torch.from_numpy(truth) == 0]
+        spread[lam] = float((own - own.mean(0)).norm())
+    assert spread[10.0] < 0.5 * spread[0.0]
 
 
 def test_cflgp_keeps_names_and_averages_features():
@@ -566,6 +603,8 @@ def test_autocfl_gives_everybody_the_same_steps():
         "steps": 4
     }  # the median client has 10 samples in 2 batches, 2 epochs
     assert AutoCFL(adjust=False).work(fed) == {}
+    fixed = federation(local=Local(steps=3))  # all do the same already
+    assert AutoCFL().work(fixed) == {}
     whole = federation(sizes=(5, 9), local=Local(epochs=3, batch_size=None))
     assert AutoCFL().work(whole) == {"steps": 3}
 
@@ -585,7 +624,7 @@ def test_fedccfa_shares_the_extractor_and_clusters_each_class():
     )
     alone, together = (
         go(FedCCFA(eps=eps), federation("cnn_bn", sizes=SIZES, dtype=torch.float64))
-        for eps in (-1.0, 2.0)
+        for eps in (0.0, 2.0)
     )
     for state in (alone, together):
         torch.testing.assert_close(
@@ -609,10 +648,44 @@ def test_fedccfa_trains_one_part_at_a_time():
     top = torch.zeros(fed.layout.D, dtype=torch.bool).index_fill(
         0, lines(fed.layout).flatten(), True
     )
-    after = FedCCFA().train_part(fed, rows, S, top, 0)
+    after = train_part(fed, rows, S, top, slot=0)
     assert torch.equal(after[:, ~top], rows[:, ~top]) and not torch.equal(
         after[:, top], rows[:, top]
     )
+
+
+def test_fedccfa_trains_classifiers_at_a_rate_of_their_own():
+    fed, twin = (
+        federation(sizes=SIZES, local=Local(lr=0.05), dtype=torch.float64)
+        for _ in range(2)
+    )
+    rows = fed.start().repeat(6, 1)
+    clients = torch.arange(6)
+    top = torch.zeros(fed.layout.D, dtype=torch.bool)
+    top[lines(fed.layout).flatten()] = True
+    method = FedCCFA(classifier_lr_scale=3.0)
+    after = method.train_classifier(fed, rows, clients, top)
+    by_hand = train_part(twin, rows, clients, top, slot=0, lr=3 * 0.05)
+    torch.testing.assert_close(after, by_hand, rtol=0, atol=1e-12)
+
+
+def test_fedccfa_compares_classifiers_that_start_alike():
+    """They differ by the clients' data only, and are not those that serve."""
+    fed = federation(sizes=SIZES, dtype=torch.float64)
+    method = FedCCFA(comparison_steps=2)
+    before = method.init(fed)
+    own = torch.arange(6)[:, None].to(before.theta)
+    rows = before.theta + own  # clients whose models are far apart
+    top = torch.zeros(fed.layout.D, dtype=torch.bool)
+    top[lines(fed.layout).flatten()] = True
+    compared = method.comparison(fed, rows, torch.arange(6), top)
+    moved = (compared - fed.start())[:, top]
+    assert float(moved.norm(dim=1).max()) < 5 and float(moved.norm(dim=1).min()) > 0
+    assert torch.equal(compared[:, ~top], rows[:, ~top])
+    assert FedCCFA().comparison(fed, rows, torch.arange(6), top) is None
+    served = method.step(before, fed, 0).theta
+    other = federation(sizes=SIZES, dtype=torch.float64)
+    assert not torch.equal(served, FedCCFA().step(before, other, 0).theta)
 
 
 def test_classifier_lines():

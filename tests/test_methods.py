@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ class Sealed(Federation):
             "_server",
         ) and object.__getattribute__(self, "sealed"):
             frame = inspect.currentframe().f_back
-            if "methods" in frame.f_code.co_filename:
+            if Path(frame.f_code.co_filename).parent.name == "methods":
                 raise AssertionError(f"a method touched fed.{name}")
         return object.__getattribute__(self, name)
 
@@ -186,7 +187,7 @@ def test_the_seal_works():
 
     code = "def step(self, state, fed, t):\n    fed.truth\n    return state"
     namespace = {}
-    exec(compile(code, "<methods>", "exec"), namespace)
+    exec(compile(code, "methods/cheat.py", "exec"), namespace)
     Cheat.step = namespace["step"]
     fed = Sealed(blobs(), ragged((9, 14)), NETWORKS["mlp"][1])
     fed.sealed = True

@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednb import data, models, reference, store
+from fednb import data, models, partition, reference, store
 from fednb.clustering import kmeans_objective
 from fednb.experiment import Task, describe, measure, run
 from fednb.federation import Federation
 from fednb.methods import IFCA, Ensemble, FedAvg, FedProx, FeSEM, FixedClusters, WeCFL
+from fednb.methods.ifca import train_aliased
 from fednb.methods.wecfl import importance, represent
 from fednb.papers import CATALOGUE, wecfl, wecfl_theory
 from fednb.params import Layout
@@ -158,7 +159,10 @@ def test_presets_say_what_differs():
     assert FeSEM.as_printed(3).aggregation == "equal" and isinstance(
         FeSEM.as_printed(3), FeSEM
     )
-    assert IFCA.corrected(3) == IFCA(3) and IFCA.as_released(3).aliased
+    assert IFCA.corrected(3) == IFCA(3)
+    released = IFCA.as_released(3)
+    assert released.aliased and released.pairwise and released.new_optimizer
+    assert released.batches == 3
 
 
 @pytest.mark.parametrize(
@@ -208,20 +212,103 @@ def test_ifca_leaves_an_unpicked_model_alone():
     assert unpicked and torch.equal(after.theta[unpicked], state.theta[unpicked])
 
 
+def test_ifca_may_choose_by_a_few_batches():
+    """More batches than anybody has are the full data; the same draws, same choice."""
+    full, many = (go(IFCA(4, batches=b), federation(), 2) for b in (None, 99))
+    assert torch.equal(full.theta, many.theta)
+    few = go(IFCA(4, batches=1), federation(), 2)
+    assert torch.equal(few.theta, go(IFCA(4, batches=1), federation(), 2).theta)
+
+
+def test_a_loss_on_few_batches_looks_at_few_samples_and_disturbs_nothing():
+    local = Local(lr=0.05, batch_size=5)
+    fed, twin = (federation(sizes=(9, 30), local=local) for _ in range(2))
+    seen = []
+    outputs = fed._outputs
+
+    def watch(theta, row, index, owner):
+        seen.append((index.tolist(), torch.bincount(owner).tolist()))
+        return outputs(theta, row, index, owner)
+
+    fed._outputs = watch
+    theta = fed.start(2)
+    first = fed.loss(theta, batches=2, draw=0)
+    again = fed.loss(theta, batches=2, draw=0)
+    other = fed.loss(theta, batches=2, draw=1)
+    assert torch.equal(first, again) and not torch.equal(first[1], other[1])
+    for index, sizes in seen:
+        assert sizes == [9, 10]  # all of client 0, two batches of client 1
+        assert len(set(index)) == 19
+        own = [*fed._parts.train[0], *fed._parts.train[1]]
+        assert set(index) <= {int(i) for i in own}
+    assert torch.equal(fed.train(theta[0]).theta, twin.train(theta[0]).theta)
+    assert torch.equal(fed.sample(1), twin.sample(1))
+
+
+def test_rows_that_clients_have_need_not_travel():
+    fed = federation()
+    losses = fed.loss(fed.start(2), travels=False)
+    assert fed.meter.down == 0 and fed.meter.up == losses.nbytes
+
+
 def test_released_ifca_is_one_model_that_passes_through_all_clients():
     fed, twin = (federation(sizes=SIZES, dtype=torch.float64) for _ in range(2))
-    method = IFCA.as_released(3)
+    method = IFCA.as_released(2)
     state = go(method, fed, 1)
     go(method, twin, 1)
-    assert bool(
-        (state.theta == state.theta[0]).all()
-    )  # every cluster is the same object
+    assert torch.equal(state.theta[0], state.theta[1])  # both picked: the same object
     after = method.step(state, fed, 1)
+    assert len(after.labels.unique()) == 2  # two names, but one object:
     w = state.theta[0]
     for k in range(twin.K):
         w = twin.train(w, torch.tensor([k])).theta[0]
-    assert after.labels.tolist() == [0] * twin.K
-    assert torch.equal(after.theta, w.repeat(3, 1))
+    assert torch.equal(after.theta, w.repeat(2, 1))
+
+
+def test_released_ifca_keeps_the_model_of_a_cluster_that_nobody_picked():
+    """Once picked, it becomes the model of all: the server averages into one object."""
+    fed, twin = (federation(sizes=SIZES, dtype=torch.float64) for _ in range(2))
+    rows = fed.start(4)
+    rows[2] = rows[1]  # clusters 1 and 2 are one object already
+    clients = torch.arange(len(SIZES))
+    labels = torch.tensor([1, 1, 2, 2, 1, 2])
+    theta = train_aliased(fed, rows, labels, clients)
+    w = rows[1]
+    for k in range(twin.K):
+        w = twin.train(w, torch.tensor([k])).theta[0]
+    assert torch.equal(theta, torch.stack([rows[0], w, w, rows[3]]))
+    labels = torch.tensor([0, 1, 2, 2, 1, 2])  # client 0 alone picks cluster 0
+    theta = train_aliased(fed, rows, labels, clients)
+    assert torch.equal(theta[1], theta[0]) and torch.equal(theta[2], theta[0])
+    assert torch.equal(theta[3], rows[3]) and not torch.equal(theta[0], rows[0])
+
+
+def test_released_ifca_gives_ties_to_the_later_cluster():
+    fed = federation(sizes=SIZES)
+    fed._x.zero_()  # the same sample everywhere, and one class: batches do not matter
+    fed._y.zero_()
+    same = fed.start().repeat(4, 1)
+    clients = torch.arange(fed.K)
+    assert IFCA.as_released(4).choose(fed, same, clients).tolist() == [3] * fed.K
+    assert IFCA(4).choose(fed, same, clients).tolist() == [0] * fed.K
+
+
+def test_released_ifca_lets_the_batches_decide_between_equal_models():
+    fed = federation(sizes=(30,) * 60)
+    same = fed.start().repeat(3, 1)
+    chosen = IFCA.as_released(3).choose(fed, same, torch.arange(60))
+    share = torch.bincount(chosen, minlength=3) / 60
+    assert abs(float(share[2]) - 0.5) < 0.2 and share.min() > 0.05
+
+
+def test_released_ifca_creates_its_optimiser_anew_in_every_round():
+    local = Local(lr=0.05, batch_size=5, momentum=0.9, keep_state=True)
+    fed = federation(sizes=SIZES, local=local)
+    go(IFCA.as_released(3), fed)
+    assert not fed._memory
+    kept = federation(sizes=SIZES, local=local)
+    go(IFCA(3), kept)
+    assert len(kept._memory) == len(SIZES)
 
 
 # --- ensembles -------------------------------------------------------------------------------------------------------
@@ -374,6 +461,87 @@ def test_a_subset_is_partitioned_like_a_pool_of_its_own():
         describe(partial(subset, law=law, samples=200))
         == "subset(law=iid(clients=5), samples=200)"
     )
+
+
+def sizes_of(part):
+    return np.array(
+        [len(a) + len(b) for a, b in zip(part.train, part.test, strict=True)]
+    )
+
+
+def variation(law, **options):
+    """Median coefficient of variation of the clients' sizes over 15 seeds."""
+    y = np.repeat(np.arange(10), 5000)
+    sizes = [sizes_of(law(y, seed=seed, **options)) for seed in range(15)]
+    return float(np.median([n.std() / n.mean() for n in sizes]))
+
+
+def test_sizes_differ_under_the_released_n_class_laws_only():
+    """WeCFL's benchmark: 200 clients in 10 clusters, (3, 2)-class, and 2-class."""
+    groups = {"clients": 200, "clusters": 10, "n": 3, "m": 2}
+    assert 0.3 < variation(partition.cluster_n_class_released, **groups) < 0.46
+    assert variation(partition.cluster_n_class, **groups) < 0.02
+    assert 0.05 < variation(partition.n_class_released, clients=200, n=2) < 0.15
+    assert variation(partition.n_class, clients=200, n=2) < 0.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(60, 90), min_size=10, max_size=10),
+    clients=st.integers(1, 25),
+    n=st.integers(1, 10),
+    seed=st.integers(0, 9),
+)
+def test_released_n_class(sizes, clients, n, seed):
+    y = np.repeat(np.arange(10), sizes)
+    part = partition.n_class_released(y, clients, n, seed=seed)
+    own = [np.concatenate(pair) for pair in zip(part.train, part.test, strict=True)]
+    everything = np.concatenate(own)
+    counts = partition.class_counts(own, y, 10)
+    assert len(set(everything.tolist())) == len(everything)  # disjoint
+    assert ((counts > 0).sum(1) == n).all()
+    for have, column in zip(sizes, counts.T, strict=True):
+        held = column[column > 0]
+        assert column.sum() == (have if len(held) else 0)  # whole, or left out
+        assert not len(held) or np.ptp(held) <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    clusters=st.integers(1, 6),
+    members=st.integers(1, 5),
+    n=st.integers(1, 10),
+    data=st.data(),
+    seed=st.integers(0, 9),
+)
+def test_released_cluster_n_class(clusters, members, n, data, seed):
+    m = data.draw(st.integers(1, n))
+    y = np.repeat(np.arange(10), 70)
+    part = partition.cluster_n_class_released(
+        y, clusters * members, clusters, n, m, seed=seed
+    )
+    own = [np.concatenate(pair) for pair in zip(part.train, part.test, strict=True)]
+    everything = np.concatenate(own)
+    counts = partition.class_counts(own, y, 10)
+    assert len(set(everything.tolist())) == len(everything)
+    assert ((counts > 0).sum(1) == m).all()
+    assert part.truth.tolist() == [k // members for k in range(clusters * members)]
+    by_cluster = counts.reshape(clusters, members, 10)
+    assert ((by_cluster.sum(1) > 0).sum(1) <= n).all()
+    for group in by_cluster:  # a cluster's share of a class is dealt evenly
+        assert all(np.ptp(c[c > 0]) <= 1 for c in group.T if c.any())
+    for shares in by_cluster.sum(1).T:  # and so is a class, if somebody holds it
+        assert not shares.any() or np.ptp(shares[shares > 0]) <= 1
+
+
+@pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 11}, {"n": 3, "m": 4}])
+def test_released_n_class_laws_refuse(wrong):
+    y = np.repeat(np.arange(10), 70)
+    with pytest.raises(ValueError, match=r"[nm] = "):
+        partition.cluster_n_class_released(y, 6, 2, **wrong)
+    if "m" not in wrong:
+        with pytest.raises(ValueError, match="n = "):
+            partition.n_class_released(y, 6, **wrong)
 
 
 def test_refill_replaces_small_clients_by_copies():

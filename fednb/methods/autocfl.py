@@ -1,16 +1,26 @@
-"""AutoCFL: Gong, Xing, Liu, Xi, Chen, *Adaptive client clustering for efficient federated learning over non-IID and
-imbalanced data*, IEEE Transactions on Big Data 10(6), 2024.
+"""AutoCFL: Gong, Xing, Liu, Xi, Chen, *Adaptive client clustering for efficient
+federated learning over non-IID and imbalanced data*, IEEE Transactions on Big Data
+10(6), 2024.
 
-Known to us from its abstract only: the number of local epochs is adjusted to each client's data, so that imbalance
-does not spoil the clustering; and a weighted vote, without a number of clusters given, groups the clients. Who votes,
-on what and with which weight, cannot be pinned down. Our reading: every client does the same number of local steps;
-the first rounds vote, each by a spectral clustering of the updates' directions, with the more weight the better its
-clusters are separated; pairs that more than half of the weight puts together are linked.
+Known to us from its abstract only: the number of local epochs is adjusted to each
+client's data, so that imbalance does not spoil the clustering; and a weighted vote,
+without a number of clusters given, groups the clients. Who votes, on what and with
+which weight, cannot be pinned down. Our reading: every client does the same number of
+local steps, so that clients with little data do more epochs; the first rounds vote,
+each by a spectral clustering of the updates' directions, with the more weight the
+better its clusters are separated; pairs that more than half of the weight puts together
+are linked.
 
 | abstract | here |
 |---|---|
 | local training adjustment | adjust |
 | weighted voting | ballots, total |
+
+The adjustment is part of AutoCFL only where a federation trains by epochs. Where
+``Local.steps`` is set, as in all our tables at laptop scale, every client does the same
+number of steps *with every method*: the adjustment is in force for AutoCFL and its
+rivals alike, there is nothing left for ``adjust`` to change, and a table shows what the
+vote is worth.
 """
 
 from __future__ import annotations
@@ -21,6 +31,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..clustering import best_spectral, components
 from ..params import mean_by
 from ..similarity import cosine
@@ -37,20 +48,23 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class AutoCFL:
-    """Let the first rounds vote on who belongs together; then average within those clusters."""
+    """Let the first rounds vote on who belongs together; then average within those
+    clusters.
+    """
 
     sampled: int | float = 1.0  # after the vote; in it all clients take part
     voting: int = 2  # rounds
-    adjust: bool = (
-        True  # as many local steps for each client as the median client's epochs have
-    )
+    adjust: bool = True  # all do as many steps as the median client's epochs have
     n_max: int = 10  # most clusters in one vote
 
     def __post_init__(self) -> None:
-        if self.voting < 1:
-            raise ValueError(
-                f"AutoCFL(voting={self.voting}): at least one round must vote"
-            )
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            voting=checks.integer(1),
+            adjust=checks.flag,
+            n_max=checks.integer(1),
+        )
 
     def init(self, fed) -> State:
         """All clients are one cluster, and nobody has voted."""
@@ -61,33 +75,28 @@ class AutoCFL:
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
         theta, labels, ballots, total = state
-        S = fed.sample(self.sampled if t >= self.voting else 1.0)
-        up = fed.train(
-            theta[labels[S]], S, **self.work(fed)
-        )  # local training adjustment
+        clients = fed.sample(self.sampled if t >= self.voting else 1.0)
+        work = self.work(fed)  # local training adjustment
+        trained = fed.train(theta[labels[clients]], clients, **work).theta
         if t < self.voting:
-            alike = (1 + cosine((up.theta - theta[0])[:, : fed.layout.P])) / 2
+            delta = (trained - theta[0])[:, : fed.layout.P]
+            alike = (1 + cosine(delta)) / 2
             vote = best_spectral(alike, self.n_max, fed.draw())
-            weight = 1 / (
-                1 + min(vote.score, 1.0)
-            )  # 1 for perfect clusters, ½ for clusters that are none
-            ballots, total = (
-                ballots + weight * (vote.labels[:, None] == vote.labels).to(ballots),
-                total + weight,
-            )
+            together = vote.labels[:, None] == vote.labels
+            weight = 1 / (1 + min(vote.score, 1.0))  # 1: perfect clusters; ½: none
+            ballots = ballots + weight * together.to(ballots)
+            total = total + weight
         if t == self.voting - 1:
-            labels = components(
-                2 * ballots > total
-            )  # the majority decides about each pair
+            labels = components(2 * ballots > total)  # a majority for each pair
             theta = theta.repeat(int(labels.max()) + 1, 1)
-        return State(
-            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, ballots, total
-        )
+        theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
+        return State(theta, labels, ballots, total)
 
     def work(self, fed) -> dict[str, int]:
-        """The change of local training that gives all clients the same number of steps."""
+        """The change of local training that gives all clients the same steps."""
         local = fed.local
         if not self.adjust or local.steps is not None:
             return {}
-        per_epoch = -(fed.n // -(local.batch_size or int(fed.n.max())))  # (K,) batches
+        batch_size = local.batch_size or int(fed.n.max())
+        per_epoch = (fed.n + batch_size - 1) // batch_size  # (K,) batches
         return {"steps": local.epochs * int(per_epoch.median())}

@@ -1,11 +1,12 @@
-"""IFCA: Ghosh, Chung, Yin, Ramchandran, *An efficient framework for clustered federated learning*, NeurIPS 2020
-(Algorithm 1, model averaging). HypCluster, in Mansour, Mohri, Ro, Suresh, *Three approaches for personalization with
-applications to federated learning*, arXiv:2002.10619, 2020, is the same alternation seen from the clients.
+"""IFCA: Ghosh, Chung, Yin, Ramchandran, *An efficient framework for clustered federated
+learning*, NeurIPS 2020 (Algorithm 1, model averaging). HypCluster, in Mansour, Mohri,
+Ro, Suresh, *Three approaches for personalization with applications to federated
+learning*, arXiv:2002.10619, 2020, is the same alternation seen from the clients.
 
 | paper | here |
 |---|---|
 | θ_j, j = 1 … k | theta[j], clusters |
-| M_t | S |
+| M_t | clients |
 | ĵ = argmin_j F_i(θ_j) | labels[i] |
 """
 
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean_by
 
 
@@ -29,29 +31,49 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class IFCA:
-    """Every client picks the model with the least loss on its own data, trains it, and clusters average.
+    """Every client picks the model with the least loss on its own data and trains it.
 
-    With given models the choice is exact: no other choice has a lower Eq. 1a of the WeCFL paper. HypCluster reads it
-    as k hypotheses, each client served by its best. A cluster that nobody picks keeps its model and may never be picked
-    again: the outcome hangs on the initial models, which therefore differ.
+    With given models the choice is exact: no other choice has a lower Eq. 1a of the
+    WeCFL paper. HypCluster reads it as k hypotheses, each client served by its best. A
+    cluster that nobody picks keeps its model and may never be picked again: the outcome
+    depends on the initial models, which therefore differ. ``batches`` makes the choice
+    cheaper: it looks at so many random batches of each client instead of all its data.
 
-    ``as_released`` is the baseline in the public code of WeCFL's authors. There a cluster's clients hold one network
-    object and train it one after the other; and each cluster's model is stored as the *same* server object, so after
-    the first round all clusters are the one that was averaged last.
+    ``as_released`` is the baseline in the public code of WeCFL's authors (FedBase):
+
+    - Clients of a cluster hold one network object and train it one after the other, and
+      each picked cluster is then stored as the *same* server object (``aliased``). So
+      after the first round all clusters that were ever picked are one model. Should
+      clients pick a cluster that never was, its model replaces all others.
+    - A client keeps the best model so far and compares it with the next, each on three
+      random batches of its own; the later model wins a tie (``pairwise``). Between
+      equal models the batches decide: half of the clients take the last cluster.
+    - The optimiser is created anew in every round, so momentum is not kept even where
+      the other methods of that code keep it (``new_optimizer``).
     """
 
     clusters: int = 5
     sampled: int | float = 1.0
     aliased: bool = False  # as_released
+    batches: int | None = None  # random batches that the choice looks at; None: all
+    pairwise: bool = False  # as_released
+    new_optimizer: bool = False  # as_released
 
     def __post_init__(self) -> None:
-        if self.clusters < 1:
-            raise ValueError(f"IFCA(clusters={self.clusters}): need at least one")
+        checks.fields(
+            self,
+            clusters=checks.integer(1),
+            sampled=checks.sampled,
+            aliased=checks.flag,
+            batches=checks.optional(checks.integer(1)),
+            pairwise=checks.flag,
+            new_optimizer=checks.flag,
+        )
 
     @classmethod
     def as_released(cls, clusters: int = 5) -> IFCA:
-        """Cluster models and client models that are names of one object."""
-        return cls(clusters, aliased=True)
+        """FedBase: one object with many names, and a choice by three batches."""
+        return cls(clusters, aliased=True, batches=3, pairwise=True, new_optimizer=True)
 
     @classmethod
     def corrected(cls, clusters: int = 5) -> IFCA:
@@ -64,29 +86,71 @@ class IFCA:
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        theta, labels = state
-        S = fed.sample(self.sampled)  # M_t <- random subset of clients
-        labels = labels.index_copy(
-            0, S, choose(fed, theta, S)
-        )  # broadcast all θ_j; ĵ = argmin_j F_i(θ_j)
+        theta = state.theta
+        clients = fed.sample(self.sampled)  # M_t <- random subset of clients
+        chosen = self.choose(fed, theta, clients)  # broadcast all θ_j; ĵ = argmin F_i
+        labels = state.labels.index_copy(0, clients, chosen)
+        changes = {"keep_state": False} if self.new_optimizer else {}
         if self.aliased:
-            return State(in_turn(fed, theta, labels, S), labels)
-        up = fed.train(theta[labels[S]], S)  # θ_i <- LocalUpdate(θ_ĵ)
-        return State(
-            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels
-        )  # average within clusters
+            return State(train_aliased(fed, theta, labels, clients, **changes), labels)
+        trained = fed.train(theta[chosen], clients, **changes).theta  # θ_i from θ_ĵ
+        # average within clusters
+        return State(mean_by(trained, fed.n[clients], chosen, old=theta), labels)
+
+    def choose(self, fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)
+        """For each client the row with the least loss; the first of equals, but the
+        last of them with ``pairwise``.
+        """
+        if self.pairwise:
+            return choose_pairwise(fed, theta, clients, self.batches)
+        if bool((theta == theta[0]).all()):  # nothing to choose
+            return torch.zeros_like(clients)
+        if self.batches is None:
+            return fed.loss(theta, clients).argmin(1)
+        losses = fed.loss(theta, clients, batches=self.batches, draw=fed.draw())
+        return losses.argmin(1)
 
 
-def choose(fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)
-    """For each client the row with the least loss on its training data; the first of equals."""
-    if bool((theta == theta[0]).all()):  # aliased models need one look, not k
-        return torch.zeros_like(clients)
-    return fed.loss(theta, clients).argmin(1)
+def choose_pairwise(
+    fed, theta: Tensor, clients: Tensor, batches: int | None
+) -> Tensor:  # (n,)
+    """Let each client compare its best row so far with the next; the next wins ties.
+
+    Both rows are judged on random batches of their own. A row that several clusters
+    share is sent and evaluated once.
+    """
+    rows, row_of = theta.unique(dim=0, return_inverse=True)  # (U, D), (C,)
+    best = torch.zeros_like(clients)
+    for k in range(1, len(theta)):
+        of_all = fed.loss(
+            rows, clients, batches=batches, draw=fed.draw(), travels=k == 1
+        )  # (n, U)
+        of_best = of_all.gather(1, row_of[best][:, None])[:, 0]
+        of_next = fed.loss(
+            theta[k], clients, batches=batches, draw=fed.draw(), travels=False
+        )
+        best = torch.where(of_best >= of_next, k, best)
+    return best
 
 
-def in_turn(fed, theta: Tensor, labels: Tensor, clients: Tensor) -> Tensor:  # (C, D)
-    """Train each cluster's one object client after client; then every cluster is the one averaged last."""
-    theta = theta.clone()
+def train_aliased(
+    fed, theta: Tensor, labels: Tensor, clients: Tensor, **changes
+) -> Tensor:  # (C, D)
+    """Train every object client after client; then the picked clusters are one object.
+
+    Clusters with equal rows are one object already, the server's. The server averages
+    cluster after cluster into that object, so that the last cluster with an object of
+    its own decides what it holds; without any, it holds what its clients made of it.
+    """
+    same = (theta[:, None] == theta).all(2)  # (C, C)
+    home = same.long().argmax(1)  # (C,) the first cluster that holds the same object
+    alone = same.sum(1) == 1
+    rows = theta.clone()
     for i in clients.tolist():
-        theta[labels[i]] = fed.train(theta[labels[i]], torch.tensor([i])).theta[0]
-    return theta[labels[clients].max()].repeat(len(theta), 1)
+        own = home[labels[i]]
+        rows[own] = fed.train(rows[own], torch.tensor([i]), **changes).theta[0]
+    picked = torch.zeros_like(alone).index_fill(0, labels[clients], True)
+    candidates = picked & alone if bool((picked & alone).any()) else picked
+    last = int(candidates.nonzero().max())
+    now_one = picked | ~alone
+    return torch.where(now_one[:, None], rows[home[last]], theta)

@@ -1,48 +1,120 @@
-"""MTCFL: a baseline that the GCFL paper lists among the in-training methods, citing Sattler, Müller, Samek, *Clustered
-federated learning: model-agnostic distributed multitask optimization under privacy constraints*, IEEE TNNLS 2021.
+"""MTCFL: a baseline that the GCFL paper lists among the in-training methods, citing
+Sattler, Müller, Samek, *Clustered federated learning: model-agnostic distributed
+multitask optimization under privacy constraints*, IEEE TNNLS 2021.
 
-It cannot be pinned down. That reference is CFL's, for which the GCFL paper in turn cites IFCA's; no text or code tells
-what "MT" (multi-task?) changes. What can be said is that the tables hold a *post-training* CFL and an *in-training*
-MTCFL. So this is the part of Sattler's algorithm that needs no rest: its test of the gap between two groups' updates,
-made from the start and in every round. It is our reading, and its row in a table should say so.
+It cannot be pinned down. That reference is CFL's, for which the GCFL paper in turn
+cites IFCA's; no text or code tells what "MT" (multi-task?) changes. What can be said is
+that the tables hold a *post-training* CFL and an *in-training* MTCFL. So this is the
+part of Sattler's algorithm that needs no stationary point: its test of the gap between
+two groups' updates, made in every round. It is our reading, and its row in a table
+should say so.
 
 | Sattler et al. | here |
 |---|---|
-| α_cross^max, largest cosine between the two parts | at most 1 − 2 gamma_max² for a cut |
-| ε1, ε2 | not asked |
+| α_cross^max, largest cosine between the two parts | at most 1 − 2 gamma_max² |
+| ε1, ε2 | no such test |
+
+**Partial participation.** A split is decided by the sampled members alone, so a round
+costs as many client updates as clients are sampled. A member that was absent stays with
+the larger part. When it is sampled next, it first compares the parts' models on its own
+training data and joins the part with the least loss; then it trains like the others.
+That costs it some evaluations and the bytes of those models, but no update.
+
+Sattler's paper would send a late client down the tree of all old models, one update for
+each level. The direction of a late client's only update in the round, compared with the
+parts' directions at the split (as OCFL does it), is no substitute: it starts from a
+model that has moved on. Tried at medium and large scale of GCFL's tables, on seeds that
+those do not use, it found the groups worse (ARI 0.09 to 0.37 against 0.46 to 0.9 in all
+five runs of Non-IID-ES with a split), and was less accurate in all seven.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
-from .cfl import CFL, State
+import torch
+from torch import Tensor
+
+from ..params import mean_by
+from .cfl import cut
+
+
+class State(NamedTuple):
+    """A model for each cluster, and who missed a split."""
+
+    theta: Tensor  # (C, D)
+    labels: Tensor  # (K,)
+    parent: Tensor  # (C,) the cluster that each was split off; 0 for the first
+    late: Tensor  # (K,) bool: its cluster was split in its absence
 
 
 @dataclass(frozen=True)
 class MTCFL:
-    """Cut a cluster in two as soon as no client of one part pulls in the direction of a client of the other."""
+    """Split a cluster when no member of one part pulls in the direction of the other.
+
+    Only sampled members count; see above for the others.
+    """
+
+    revision: ClassVar[int] = 2  # 2: only the sampled members train and decide
 
     sampled: int | float = 1.0
-    gamma_max: float = 0.7071  # √½: a cut needs cosines across of at most 0
-    wait: int = 1  # rounds without a cut
-    smallest: int = 2
-
-    @property
-    def cfl(self) -> CFL:
-        """The same in CFL's words; no mean update is twice as long as the longest so far, so rest is not asked for."""
-        options = {
-            "gamma_max": self.gamma_max,
-            "wait": self.wait,
-            "smallest": self.smallest,
-            "linkage": "single",
-        }
-        return CFL(self.sampled, eps1=2.0, eps2=0.0, **options)
+    gamma_max: float = 0.7071  # √½: a split needs cosines across of at most 0
+    wait: int = 1  # rounds without a split
+    smallest: int = 2  # fewer sampled members do not split a cluster
 
     def init(self, fed) -> State:
         """All clients are one cluster."""
-        return self.cfl.init(fed)
+        labels = torch.zeros_like(fed.n)
+        late = torch.zeros_like(labels, dtype=torch.bool)
+        return State(fed.start(), labels, torch.zeros_like(labels[:1]), late)
 
     def step(self, state: State, fed, t: int) -> State:
-        """Run one round of CFL."""
-        return self.cfl.step(state, fed, t)
+        """Run one round."""
+        clients = fed.sample(self.sampled)
+        new = place(state, fed, clients)
+        before = new.theta[new.labels[clients]]
+        trained = fed.train(before, clients).theta  # θ_i <- SGD(θ_c, D_i)
+        delta = (trained - before)[:, : fed.layout.P]  # ΔW_i = θ_i − θ_c
+
+        if t >= self.wait:
+            for c in new.labels[clients].unique().tolist():  # for c ∈ C
+                inside = new.labels[clients] == c
+                if int(inside.sum()) < self.smallest:
+                    continue
+                part = cut(delta[inside], "single", self.gamma_max)
+                if part.any():  # C <- C without c, with c1 and c2
+                    new = split(new, c, clients[inside], part)
+
+        # θ_c <- Σ_i D_i / D_c θ_i
+        theta = mean_by(trained, fed.n[clients], new.labels[clients], old=new.theta)
+        return new._replace(theta=theta)
+
+
+def place(state: State, fed, clients: Tensor) -> State:
+    """Let each late client choose a part: its cluster, or one that was split off it."""
+    labels = state.labels.clone()
+    for client in clients[state.late[clients]]:
+        own = labels[client]
+        is_part = (state.parent == own).index_fill(0, own, True)
+        parts = is_part.nonzero()[:, 0]
+        losses = fed.loss(state.theta[parts], client[None])  # (1, parts)
+        labels[client] = parts[losses[0].argmin()]
+    late = state.late.index_fill(0, clients, False)
+    return state._replace(labels=labels, late=late)
+
+
+def split(state: State, c: int, members: Tensor, part: Tensor) -> State:
+    """Make the smaller part of the sampled members (n,) of cluster ``c`` a new one.
+
+    Absent members stay in ``c``, and are late.
+    """
+    smaller = 1 if 2 * int(part.sum()) <= len(part) else 0
+    leaving = members[part == smaller]
+    absent = (state.labels == c).index_fill(0, members, False)
+    return State(
+        theta=torch.cat([state.theta, state.theta[c : c + 1]]),
+        labels=state.labels.index_fill(0, leaving, len(state.theta)),
+        parent=torch.cat([state.parent, state.parent.new_tensor([c])]),
+        late=state.late | absent,
+    )

@@ -6,7 +6,12 @@
 | table5_alpha, table5_class | client-wise non-IID: α = 0.1, and 2-class |
 | figure2 | convergence of IFCA, FeSEM and WeCFL on CIFAR-10, (3, 2)-class |
 | figure3 | convergence of WeCFL on Fashion-MNIST, α = (0.1, 10), K = 3, 5, 10 |
+| equal_sizes | rows of the two n-class tables under laws with clients of equal size |
 | variants | as printed, as released, corrected: one difference at a time, on Fashion-MNIST |
+
+The n-class laws are those of the released code: each cluster and each client draws its
+classes independently, so the sizes of clients differ. Laws that deal the classes evenly
+make sizes all but equal, and then WeCFL is FeSEM; ``equal_sizes`` shows it.
 
 ``laptop`` keeps the networks of Tables 3 and 4, the ten local steps and the momentum, and has 30 clients of 200 samples
 instead of 200 of 250 or 300, batches of 16, and a tenth of the rounds at ten times the learning rate (the figures: a
@@ -83,7 +88,11 @@ SCALES = {
 
 
 def law(scale: Scale, setting: str) -> Callable[..., partition.Partition]:
-    """One of the four ways to deal the data (section 7.1), of as many samples as the profile allows."""
+    """One of the four ways to deal the data (section 7.1), as the released code does.
+
+    Two of them have a variant of ours with clients of equal size. The laws get as many
+    samples as the profile allows.
+    """
     both = {"clients": scale.clients, "min_size": 10, **scale.law}
     laws = {
         "α = (0.1, 10)": partial(
@@ -93,10 +102,14 @@ def law(scale: Scale, setting: str) -> Callable[..., partition.Partition]:
             **both,
         ),
         "(3, 2)-class": partial(
+            partition.cluster_n_class_released, clusters=TRUE_CLUSTERS, n=3, m=2, **both
+        ),
+        "(3, 2)-class, equal sizes": partial(
             partition.cluster_n_class, clusters=TRUE_CLUSTERS, n=3, m=2, **both
         ),
         "α = 0.1": partial(partition.dirichlet_per_class, alpha=0.1, **both),
-        "2-class": partial(partition.n_class, n=2, **both),
+        "2-class": partial(partition.n_class_released, n=2, **both),
+        "2-class, equal sizes": partial(partition.n_class, n=2, **both),
     }
     return (
         laws[setting]
@@ -186,6 +199,23 @@ def table(profile: str, setting: str, clustered: bool) -> list[Task]:
     ]
 
 
+def equal_sizes(profile: str) -> list[Task]:
+    """Rows of the n-class tables where classes have equally many holders.
+
+    Then clients have all but equal sizes, and WeCFL's weights change nothing.
+    """
+    rows = [(1, "FedAvg", FedAvg())]
+    for K in (5, 10):
+        rows += [(K, "FeSEM", FeSEM(K)), (K, "WeCFL", WeCFL(K))]
+    return [
+        task(profile, dataset, setting, seed, method, row, K)
+        for setting in ("(3, 2)-class, equal sizes", "2-class, equal sizes")
+        for seed in SCALES[profile].seeds
+        for dataset in SCALES[profile].models
+        for K, row, method in rows
+    ]
+
+
 def figure(
     profile: str, dataset: str, setting: str, arms: Callable[[Scale], dict[str, Any]]
 ) -> list[Task]:
@@ -214,6 +244,7 @@ def clustered_methods(scale: Scale) -> dict[str, Any]:
         "IFCA as released": (10, IFCA.as_released(10), {}),
         "IFCA as released, η = 0.001": (10, IFCA.as_released(10), slow),
         "FedAvg": (1, FedAvg(), {}),
+        "FedAvg, η = 0.001": (1, FedAvg(), slow),
         "LocalOnly": (scale.clients, LocalOnly(), {}),
         "Oracle clusters": (10, oracle(scale), {}),
     }
@@ -281,6 +312,7 @@ TABLES: dict[str, Callable[[str], list[Task]]] = {
         setting="α = (0.1, 10)",
         arms=numbers_of_clusters,
     ),
+    "equal_sizes": equal_sizes,
     "variants": variants,
 }
 
