@@ -91,6 +91,11 @@ OFFICIAL = {
         "byclass",
         "EMNIST by class, writers unknown",
     ),
+    # the 47 classes of FedGWC's FEMNIST: upper- and lower-case letters that look alike
+    # are one class
+    "emnist_bymerge": Official(
+        "torchvision", "EMNIST", 47, 697_932, 116_323, "bymerge"
+    ),
     "pathmnist": Official("medmnist", "PathMNIST", 9, 89_996, 7_180),
     "bloodmnist": Official("medmnist", "BloodMNIST", 8, 11_959, 3_421),
 }
@@ -131,6 +136,27 @@ SHA256 = {
     "cifar100.npz": "b7f73dd9d1673e39155700e874d50c116f66e75eb65e60dd0c7b30f6f358ec1f",
     "pathmnist.npz": "7089c0cb6942bf34c5f542471ee43db81a610f801e70d8e68df74b1c1f00763c",
     "bloodmnist_partial.npz": "07c1e2c44ef484fb611ece844fe007cbe6003c5d0ec1a56eb8ca7345d0ab4cbe",
+    "emnist_bymerge_part.npz": "db73a098db55116ec144a7490aaa2dcc515886d5463486a7cc0f9aee409f7fa5",
+}
+
+
+class Part(NamedTuple):
+    """A file with a part of a data set, used where the whole is not there."""
+
+    file: str
+    note: str  # a template: `_notes_of_file` fills in the numbers
+
+
+PARTS = {
+    "bloodmnist": Part(
+        file="bloodmnist_partial.npz",
+        note="partial: {images:,} of {official:,} images, official split not kept",
+    ),
+    "emnist_bymerge": Part(
+        file="emnist_bymerge_part.npz",
+        note="partial: the {images:,} images of the official test part, "
+        "re-split at random {train:,} / {test:,}",
+    ),
 }
 
 
@@ -158,7 +184,9 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     if name == "digits":
         return _digits()
     folder = root or os.environ.get("FEDNB_DATA")
-    files = [f"{name}.npz"] + [f for f in SHA256 if f == f"{name}_partial.npz"]
+    files = [f"{name}.npz"]
+    if name in PARTS:
+        files.append(PARTS[name].file)
     for path in (Path(folder).expanduser() / file for file in files if folder):
         if path.is_file():
             trust = os.environ.get("FEDNB_UNVERIFIED", "0") not in ("", "0")
@@ -214,20 +242,29 @@ def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
         raise ValueError(
             f"{path} is not an npz with {', '.join(KEYS)}: {error}"
         ) from error
-    have, full = (
-        (len(arrays[0]), len(arrays[2])),
-        (OFFICIAL[name].train, OFFICIAL[name].test),
-    )
-    if "partial" in path.name:
-        notes = [
-            f"partial: {sum(have):,} of {sum(full):,} images, official split not kept"
-        ]
-    else:
-        notes = [note for note in [OFFICIAL[name].note] if note] + _short(have, full)
-    notes += ["unverified"] * (found != wanted)
+    notes = _notes_of_file(name, path, train=len(arrays[0]), test=len(arrays[2]))
+    if found != wanted:
+        notes.append("unverified")
     return _dataset(
         name, OFFICIAL[name].classes, *arrays, sha256=found, note=", ".join(notes)
     )
+
+
+def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
+    """Say what a file with so many training and test images lacks of the set."""
+    official = OFFICIAL[name]
+    if name in PARTS and path.name == PARTS[name].file:
+        note = PARTS[name].note.format(
+            images=train + test,
+            official=official.train + official.test,
+            train=train,
+            test=test,
+        )
+        return [note]
+    notes = _short((train, test), (official.train, official.test))
+    if official.note:
+        notes.insert(0, official.note)
+    return notes
 
 
 @lru_cache(maxsize=3)

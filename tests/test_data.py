@@ -167,6 +167,17 @@ def test_partial_bloodmnist_says_so_and_yields_to_the_full_one(monkeypatch, tmp_
     assert data.load("bloodmnist", tmp_path).note.endswith("test images, unverified")
 
 
+def test_emnist_by_merge_says_that_it_is_the_test_part(monkeypatch, tmp_path):
+    content = arrays("emnist_bymerge")
+    save(tmp_path / "emnist_bymerge_part.npz", monkeypatch, content)
+    d = data.load("emnist_bymerge", tmp_path)
+    assert (d.classes, d.n_train, len(d.x)) == (47, 20, 30)
+    assert d.note == (
+        "partial: the 30 images of the official test part, re-split at random 20 / 10"
+    )
+    assert np.array_equal(d.x[:20, 0], content["train_images"])  # upright already
+
+
 def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
     digest = save(tmp_path / "mnist.npz", monkeypatch, arrays(), known=False)
     with pytest.raises(ValueError, match="Fetch it again") as error:
@@ -231,9 +242,10 @@ def test_a_file_that_is_no_npz(monkeypatch, tmp_path):
 
 
 def test_checksums_are_of_sets_we_know():
-    assert {
-        file.removesuffix(".npz").removesuffix("_partial") for file in data.SHA256
-    } <= set(data.OFFICIAL)
+    files = {f"{name}.npz" for name in data.OFFICIAL}
+    files |= {part.file for part in data.PARTS.values()}
+    assert set(data.SHA256) <= files
+    assert set(data.PARTS) <= set(data.OFFICIAL)
     assert all(len(digest) == 64 for digest in data.SHA256.values())
 
 
@@ -251,7 +263,10 @@ def test_unknown_name():
 
 
 def test_names():
-    every = "digits mnist fashion_mnist cifar10 cifar100 emnist femnist pathmnist bloodmnist landmarks inaturalist"
+    every = (
+        "digits mnist fashion_mnist cifar10 cifar100 emnist emnist_bymerge femnist "
+        "pathmnist bloodmnist landmarks inaturalist"
+    )
     assert sorted(data.names()) == sorted(every.split())
 
 
@@ -290,7 +305,8 @@ def fake_torchvision(calls, cls, images, labels):
 
 
 @pytest.mark.parametrize(
-    "name", ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist"]
+    "name",
+    ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist", "emnist_bymerge"],
 )
 def test_torchvision_road(monkeypatch, tmp_path, name):
     import torch
@@ -311,16 +327,15 @@ def test_torchvision_road(monkeypatch, tmp_path, name):
     fake = fake_torchvision(calls, data.OFFICIAL[name].cls, *given)
     monkeypatch.setattr(data, "torchvision", lambda: fake)
     d = data.load(name)
-    cache, options = (
-        str(tmp_path / "cache"),
-        {"split": "balanced"} if name == "emnist" else {},
-    )
+    cache = str(tmp_path / "cache")
+    splits = {"emnist": "balanced", "emnist_bymerge": "bymerge"}
+    options = {"split": splits[name]} if name in splits else {}
     assert calls == [(cache, True, True, options), (cache, False, True, options)]
     assert (
         d.n_train == 20 and d.x.shape == (30, 3 if colour else 1, 6, 6) and d.note == ""
     )
     assert np.array_equal(d.y, labels)
-    upright = images.swapaxes(1, 2) if name == "emnist" else images
+    upright = images.swapaxes(1, 2) if name in splits else images
     assert np.array_equal(d.x[:, 0], upright[..., 0] if colour else upright)
     assert d.sha256 == hashlib.sha256(d.x.tobytes() + d.y.tobytes()).hexdigest()
     assert data.load(name) is d and len(calls) == 2
@@ -416,6 +431,14 @@ slow = pytest.mark.skipif(
             (7_555, 3, 28, 28),
             5_657,
             "partial: 7,555 of 15,380",
+            marks=slow,
+        ),
+        pytest.param(
+            "emnist_bymerge",
+            (116_323, 1, 28, 28),
+            100_000,
+            "partial: the 116,323 images of the official test part, "
+            "re-split at random 100,000 / 16,323",
             marks=slow,
         ),
     ],
