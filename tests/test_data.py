@@ -56,7 +56,7 @@ def save(
     np.savez(path, **content)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if known:
-        monkeypatch.setitem(data.SHA256, path.name, digest)
+        monkeypatch.setitem(data.SHA256, path.name, (digest,))
     return digest
 
 
@@ -141,6 +141,22 @@ def test_a_full_verified_set_has_no_note(monkeypatch, tmp_path):
     assert data.load("mnist", tmp_path).note == ""
 
 
+def test_the_whole_set_and_a_subset_are_both_known(monkeypatch, tmp_path):
+    official = data.OFFICIAL["cifar10"]._replace(train=20, test=10)
+    monkeypatch.setitem(data.OFFICIAL, "cifar10", official)
+    folders = {n: tmp_path / f"{n}" for n in (20, 16)}
+    digests = {}
+    for n, folder in folders.items():
+        folder.mkdir()
+        path, content = folder / "cifar10.npz", arrays("cifar10", n, colour=True)
+        digests[n] = save(path, monkeypatch, content, known=False)
+    monkeypatch.setitem(data.SHA256, "cifar10.npz", tuple(digests.values()))
+    whole, subset = (data.load("cifar10", folders[n]) for n in (20, 16))
+    assert (whole.note, whole.sha256) == ("", digests[20])
+    assert subset.note == "16 of 20 training images, 8 of 10 test images"
+    assert subset.sha256 == digests[16]
+
+
 def test_labels_in_a_column_as_medmnist_writes_them(monkeypatch, tmp_path):
     content = arrays("pathmnist", colour=True)
     content["train_labels"] = content["train_labels"][:, None]
@@ -184,7 +200,7 @@ def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
         data.load("mnist", tmp_path)
     for part in (
         digest,
-        data.SHA256["mnist.npz"],
+        *data.SHA256["mnist.npz"],
         "FEDNB_UNVERIFIED=1",
         str(tmp_path / "mnist.npz"),
     ):
@@ -246,7 +262,9 @@ def test_checksums_are_of_sets_we_know():
     files |= {part.file for part in data.PARTS.values()}
     assert set(data.SHA256) <= files
     assert set(data.PARTS) <= set(data.OFFICIAL)
-    assert all(len(digest) == 64 for digest in data.SHA256.values())
+    digests = [digest for known in data.SHA256.values() for digest in known]
+    assert all(len(digest) == 64 for digest in digests)
+    assert len(set(digests)) == len(digests)
 
 
 # Messages.
@@ -409,6 +427,11 @@ slow = pytest.mark.skipif(
 )
 
 
+def has_whole_cifar10():
+    path = REAL / "cifar10.npz"
+    return path.is_file() and path.stat().st_size > 100_000_000
+
+
 @pytest.mark.parametrize(
     "name, shape, n_train, note",
     [
@@ -446,6 +469,8 @@ slow = pytest.mark.skipif(
 def test_real_files(name, shape, n_train, note):
     if not list(REAL.glob(f"{name}*.npz")):
         pytest.skip(f"no {name} npz in FEDNB_DATA or ../shared/data")
+    if name == "cifar10" and has_whole_cifar10():
+        pytest.skip("FEDNB_DATA has the whole of cifar10: see the test below")
     d = data.load(name, REAL)
     assert d.x.shape == shape and d.n_train == n_train and d.note.startswith(note)
     assert len(np.unique(d.y)) == d.classes == data.OFFICIAL[name].classes
@@ -453,3 +478,14 @@ def test_real_files(name, shape, n_train, note):
         assert (d.mean[0], d.std[0]) == pytest.approx(
             (0.1307, 0.3081), abs=1e-4
         )  # as everyone uses them
+
+
+@slow
+def test_the_whole_of_cifar10():
+    if not has_whole_cifar10():
+        pytest.skip("FEDNB_DATA has no cifar10.npz with all 60,000 images")
+    d = data.load("cifar10", REAL)
+    assert (d.x.shape, d.n_train, d.note) == ((60_000, 3, 32, 32), 50_000, "")
+    assert (np.bincount(d.y[:50_000]) == 5_000).all()
+    assert (np.bincount(d.y[50_000:]) == 1_000).all()
+    assert d.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=1e-4)  # as published
