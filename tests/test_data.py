@@ -1,10 +1,12 @@
 """Data sets: the embedded digits, npz files and their checks, the packages' road (offline), messages."""
 
 import hashlib
+import io
 import os
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +219,94 @@ def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
         data.load("mnist", tmp_path)
 
 
+@pytest.mark.parametrize("word", ["", "0", "false", "False", "no", "OFF", " 0 "])
+def test_words_for_no(monkeypatch, tmp_path, word):
+    save(tmp_path / "mnist.npz", monkeypatch, arrays(), known=False)
+    monkeypatch.setenv("FEDNB_UNVERIFIED", word)
+    with pytest.raises(ValueError, match="Fetch it again"):
+        data.load("mnist", tmp_path)
+
+
+@pytest.mark.parametrize("word", ["1", "true", "True", "yes", "ON", " 1"])
+def test_words_for_yes(monkeypatch, tmp_path, word):
+    save(tmp_path / "mnist.npz", monkeypatch, arrays(), known=False)
+    monkeypatch.setenv("FEDNB_UNVERIFIED", word)
+    assert data.load("mnist", tmp_path).note.endswith("unverified")
+
+
+@pytest.mark.parametrize("word", ["2", "maybe", "-1", "y"])
+def test_other_words_are_an_error(monkeypatch, tmp_path, word):
+    save(tmp_path / "mnist.npz", monkeypatch, arrays())
+    monkeypatch.setenv("FEDNB_UNVERIFIED", word)
+    with pytest.raises(ValueError, match=f"FEDNB_UNVERIFIED='{word}': need 1, true"):
+        data.load("mnist", tmp_path)
+
+
+def test_what_is_verified_is_what_is_used(monkeypatch, tmp_path):
+    """A file that is exchanged after it was hashed changes nothing: one read."""
+    path = tmp_path / "mnist.npz"
+    content = arrays()
+    save(path, monkeypatch, content)
+    sha256 = hashlib.sha256
+
+    def hash_then_exchange(raw=b""):
+        monkeypatch.setattr(data.hashlib, "sha256", sha256)
+        np.savez(path, **arrays(seed=1))
+        return sha256(raw)
+
+    monkeypatch.setattr(data.hashlib, "sha256", hash_then_exchange)
+    d = data.load("mnist", tmp_path)
+    assert data.hashlib.sha256 is sha256  # the file was exchanged
+    assert np.array_equal(d.x[:20, 0], content["train_images"])
+
+
+def test_an_npz_that_expands_is_refused_unread(monkeypatch, tmp_path):
+    """The headers of a small file may promise gigabytes: they say enough."""
+    monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
+    n = 2_000_000
+    shapes = {"images": (n, 28, 28), "labels": (n,)}
+    with zipfile.ZipFile(tmp_path / "mnist.npz", "w") as archive:
+        for key in data.KEYS:
+            shape = shapes[key.partition("_")[2]]
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            buffer = io.BytesIO()
+            np.lib.format.write_array_header_1_0(buffer, header)
+            archive.writestr(f"{key}.npy", buffer.getvalue())
+    monkeypatch.setattr(data, "_read_array", None)  # would fail if called
+    with pytest.raises(ValueError, match="3.14 GB of memory, the whole of mnist"):
+        data.load("mnist", tmp_path)
+
+
+def test_objects_are_never_unpickled(monkeypatch, tmp_path):
+    class Bad:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    labels = np.array([Bad()] * 20, dtype=object)
+    save(tmp_path / "mnist.npz", monkeypatch, change(train_labels=labels))
+    with pytest.raises(ValueError, match="object labels"):
+        data.load("mnist", tmp_path)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_member_that_is_no_array(monkeypatch, tmp_path):
+    path = tmp_path / "mnist.npz"
+    save(path, monkeypatch, arrays())
+    with zipfile.ZipFile(path, "w") as archive:
+        for key in data.KEYS:
+            archive.writestr(f"{key}.npy", "text")
+    monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
+    with pytest.raises(ValueError, match="is not an npz with train_images"):
+        data.load("mnist", tmp_path)
+
+
+def test_a_file_too_large_is_not_read(monkeypatch, tmp_path):
+    save(tmp_path / "mnist.npz", monkeypatch, arrays())
+    monkeypatch.setattr(data, "LARGEST_FILE", 1000)
+    with pytest.raises(ValueError, match="larger than any npz of mnist"):
+        data.load("mnist", tmp_path)
+
+
 def test_a_damaged_byte_is_noticed_also_after_loading(monkeypatch, tmp_path):
     path = tmp_path / "mnist.npz"
     save(path, monkeypatch, arrays())
@@ -238,6 +328,8 @@ def change(**new):
     [
         ({"x_train": np.zeros(3)}, "train_images"),
         (change(train_images=np.zeros((20, 6, 5))), "float64 images"),
+        (change(train_images=np.uint8(1)), r"images \(\)"),
+        (change(train_images=np.zeros((0, 6, 5), np.uint8)), r"\(0, 6, 5\)"),
         (change(train_images=np.zeros((20, 6, 5, 2), np.uint8)), r"\(20, 6, 5, 2\)"),
         (change(test_labels=np.zeros(7, np.uint8)), r"labels \(7,\)"),
         (change(test_labels=np.zeros(10)), "float64 labels"),
@@ -322,6 +414,12 @@ def fake_torchvision(calls, cls, images, labels):
     return types.SimpleNamespace(datasets=types.SimpleNamespace(**{cls: make}))
 
 
+def tiny_official(monkeypatch, name, **changes):
+    """Let the official set have 20 training and 10 test images, of unknown content."""
+    sizes = {"train": 20, "test": 10, "arrays": ""} | changes
+    monkeypatch.setitem(data.OFFICIAL, name, data.OFFICIAL[name]._replace(**sizes))
+
+
 @pytest.mark.parametrize(
     "name",
     ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist", "emnist_bymerge"],
@@ -329,33 +427,31 @@ def fake_torchvision(calls, cls, images, labels):
 def test_torchvision_road(monkeypatch, tmp_path, name):
     import torch
 
-    colour = name.startswith(
-        "cifar"
-    )  # there torchvision keeps an array and a list, elsewhere two tensors
-    images = np.random.default_rng(0).integers(
-        0, 256, (30, 6, 6) + (3,) * colour, dtype=np.uint8
-    )
+    shape = (30, 6, 6, 3) if name.startswith("cifar") else (30, 6, 6)
+    images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     labels = np.arange(30) % 10
-    given = (
-        (images, labels.tolist())
-        if colour
-        else (torch.tensor(images), torch.tensor(labels))
-    )
+    given = (torch.tensor(images), torch.tensor(labels))
+    if name.startswith("cifar"):  # there torchvision keeps an array and a list
+        given = (images, labels.tolist())
     calls = []
     fake = fake_torchvision(calls, data.OFFICIAL[name].cls, *given)
     monkeypatch.setattr(data, "torchvision", lambda: fake)
+    tiny_official(monkeypatch, name, classes=10)
     d = data.load(name)
     cache = str(tmp_path / "cache")
     splits = {"emnist": "balanced", "emnist_bymerge": "bymerge"}
     options = {"split": splits[name]} if name in splits else {}
     assert calls == [(cache, True, True, options), (cache, False, True, options)]
-    assert (
-        d.n_train == 20 and d.x.shape == (30, 3 if colour else 1, 6, 6) and d.note == ""
-    )
+    assert d.n_train == 20
     assert np.array_equal(d.y, labels)
     upright = images.swapaxes(1, 2) if name in splits else images
-    assert np.array_equal(d.x[:, 0], upright[..., 0] if colour else upright)
+    if name.startswith("cifar"):
+        assert np.array_equal(d.x, upright.transpose(0, 3, 1, 2))
+    else:
+        assert np.array_equal(d.x, upright[:, None])
     assert d.sha256 == hashlib.sha256(d.x.tobytes() + d.y.tobytes()).hexdigest()
+    # with no checksum of the arrays, only CIFAR's files are verified by torchvision
+    assert d.note == ("" if name.startswith("cifar") else "unverified")
     assert data.load(name) is d and len(calls) == 2
 
 
@@ -371,14 +467,69 @@ def test_medmnist_road(monkeypatch, tmp_path, name, cls):
             imgs=content[f"{split}_images"], labels=content[f"{split}_labels"][:, None]
         )
 
+    content["train_labels"] = np.arange(20) % 8  # every class
+    content["test_labels"] = np.arange(10) % 8
+    tiny_official(monkeypatch, name, classes=8)
     monkeypatch.setattr(data, "torchvision", lambda: None)
     monkeypatch.setitem(sys.modules, "medmnist", types.SimpleNamespace(**{cls: make}))
     d = data.load(name)
     assert calls == [
         (split, str(tmp_path / "cache"), True, True) for split in ("train", "test")
     ]
-    assert d.x.shape == (30, 3, 6, 5) and d.n_train == 20
+    assert d.x.shape == (30, 3, 6, 5) and d.n_train == 20 and d.note == ""
     assert np.array_equal(d.y[:20], content["train_labels"])
+
+
+# What a package's files hold is verified.
+
+
+def zeros_in_the_cache(tmp_path):
+    """The attack: torchvision reads processed/*.pt if it is there, unverified."""
+    import torch
+
+    folder = tmp_path / "cache" / "MNIST" / "processed"
+    folder.mkdir(parents=True)
+    for file, n in (("training.pt", 20), ("test.pt", 10)):
+        content = (torch.zeros(n, 6, 6, dtype=torch.uint8), torch.arange(n) % 10)
+        torch.save(content, folder / file)
+
+
+def test_wrong_files_in_the_cache_are_refused(monkeypatch, tmp_path):
+    zeros_in_the_cache(tmp_path)
+    with pytest.raises(ValueError, match="do not hold mnist: 20 of 60,000 training"):
+        data.load("mnist")
+    tiny_official(monkeypatch, "mnist", arrays="f" * 64)
+    data._from_package.cache_clear()
+    with pytest.raises(ValueError, match=f"sha256 .*, expected {'f' * 64}. Delete"):
+        data.load("mnist")
+    with pytest.raises(ValueError, match="FEDNB_UNVERIFIED=1"):
+        data.load("mnist")  # also at the second try, from memory
+    monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
+    accepted = data.load("mnist")
+    assert accepted.note == "unverified"
+    monkeypatch.delenv("FEDNB_UNVERIFIED")
+    tiny_official(monkeypatch, "mnist", arrays=accepted.sha256)
+    data._from_package.cache_clear()
+    assert data.load("mnist").note == ""
+
+
+def test_a_package_without_some_class_is_refused(monkeypatch, tmp_path):
+    images = np.zeros((30, 6, 6), np.uint8)
+    fake = fake_torchvision([], "EMNIST", images, np.arange(30) % 9)
+    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    tiny_official(monkeypatch, "emnist")
+    with pytest.raises(ValueError, match="9 of 47 classes in the training images"):
+        data.load("emnist")
+
+
+def test_known_arrays_are_those_of_the_known_files():
+    """The npz and the package hold the same images: one is the check of the other."""
+    path = REAL / "mnist.npz"
+    if not path.is_file():
+        pytest.skip("no mnist.npz in FEDNB_DATA or ../shared/data")
+    d = data.load("mnist", REAL)
+    arrays = hashlib.sha256(d.x.tobytes() + d.y.tobytes()).hexdigest()
+    assert arrays == data.OFFICIAL["mnist"].arrays
 
 
 def test_a_file_comes_before_the_packages(monkeypatch, tmp_path, offline):
