@@ -42,6 +42,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import torch
 
+from . import checks
 from .models import torchvision
 from .partition import Partition, by_user, match_test, mixed
 
@@ -175,6 +176,10 @@ OFFICIAL = {
     ),
 }
 LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
+LONGEST_NAME = 1_000  # characters of a data set's name, calls included
+FOLDER = checks.optional(
+    checks.Rule(lambda value: isinstance(value, str | os.PathLike), "a folder")
+)
 
 
 class Published(NamedTuple):
@@ -263,6 +268,8 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     The last few sets stay in memory, so that loading again is free; their arrays are
     read-only for that reason.
     """
+    _check_name("load", name)
+    checks.argument("load", "root", root, FOLDER)
     if name.partition("(")[0] in GENERATORS:
         return generate(name)[0]
     if name.partition("(")[0] in PUBLISHED:
@@ -310,6 +317,17 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
             f"set FEDNB_UNVERIFIED=1 to accept them as they are"
         )
     return dataset
+
+
+def _check_name(owner: str, name: Any) -> None:
+    """Refuse a name that is no text, or too long to be one."""
+    if not isinstance(name, str):
+        raise ValueError(f"{owner}(name={name!r}): need the name of a data set")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{owner}(name={name[:40]!r}...): need at most {LONGEST_NAME:,} "
+            f"characters, got {len(name):,}"
+        )
 
 
 def _accepts_unverified() -> bool:
@@ -586,6 +604,7 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
     Federation holds all pixels as float32, four times that, and twelve times that for a moment while it normalises
     them: 9 and 27 GB for landmarks at side 64, on the GPU if there is one. Side 224 would need 111 and 332 GB.
     """
+    _check_name("published", name)
     kind, side = _side(name)
     return _from_images(kind, side, *_look_up(kind, root))
 
@@ -630,6 +649,7 @@ def as_published(
     is held out instead. FedGWC has 823 clients of landmarks and 2,714 of inaturalist, fewer than there are users, and
     does not say which: `clients=823` keeps the users with most samples, as would any rule of a least size.
     """
+    _check_name("as_published", name)
     kind, _ = _side(name)
     lists = _read_lists(kind, *_look_up(kind, root))
     if not np.array_equal(y, lists.y[: len(lists.users)]):
@@ -644,11 +664,13 @@ def _side(name: str) -> tuple[str, int]:
     try:
         kind, values, keywords = _call(name if "(" in name else f"{name}()")
         side = (lambda side=SIDE: side)(*values, **keywords)
-    except (SyntaxError, AttributeError, TypeError, ValueError) as error:
+    except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r}: write it as {name.partition('(')[0]}(side={SIDE}); {error}"
         ) from error
-    if not isinstance(side, int) or side < 1:
+    if kind not in PUBLISHED:
+        raise ValueError(f"{name!r}: need one of {', '.join(PUBLISHED)}")
+    if not checks.integer(1).holds(side):
         raise ValueError(f"{name!r}: side = {side!r}, need a number of pixels >= 1")
     return kind, side
 
@@ -826,12 +848,20 @@ def regression(
     The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are those of its released code.
     """
     given = dict(locals())
-    _require_positive(
-        clusters=clusters,
-        features=features,
-        clients=clients,
-        samples=samples,
-        tests=tests,
+    _check_arguments(
+        "regression",
+        given,
+        clusters=checks.integer(1),
+        intercept=checks.flag,
+        features=checks.integer(1),
+        clients=checks.integer(1),
+        samples=checks.integer(1),
+        tests=checks.integer(1),
+        x_mean=RANGE,
+        x_std=checks.number(least=0),
+        theta_mean=RANGE,
+        theta_std=checks.number(least=0),
+        seed=checks.seed,
     )
     rng = np.random.default_rng(seed)
     D, sizes = features + int(intercept), [samples + tests] * clients
@@ -870,14 +900,22 @@ def synthetic(
     50 + lognormal(4, 2).
     """
     given = dict(locals())
-    _require_positive(clients=clients, samples=samples or 1)
+    _check_arguments(
+        "synthetic",
+        given,
+        alpha=checks.number(least=0),
+        beta=checks.number(least=0),
+        clients=checks.integer(1),
+        samples=checks.optional(checks.integer(1)),
+        test=checks.number(least=0, below=1),
+        shared=checks.flag,
+        seed=checks.seed,
+    )
     rng = np.random.default_rng(seed)
     F, C = 60, 10
-    sizes = (
-        [samples] * clients
-        if samples
-        else (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
-    )
+    sizes = [samples] * clients
+    if samples is None:
+        sizes = (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
     xs, ys, sigma = [], [], np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
     for size in sizes:
         u, B = (
@@ -888,9 +926,10 @@ def synthetic(
         x = rng.normal(rng.normal(B, 1, F), sigma, (size, F)).astype(np.float32)
         xs.append(x)
         ys.append((x @ W.T + b).argmax(1))
-    parts = _blocks(
-        sizes, [min(max(round(test * size), 1), size - 1) for size in sizes]
-    )
+    tests = [0] * clients
+    if test > 0:
+        tests = [min(max(round(test * size), 1), size - 1) for size in sizes]
+    parts = _blocks(sizes, tests)
     return _generated(
         "synthetic", given, np.concatenate(xs), np.concatenate(ys), C
     ), parts
@@ -919,7 +958,22 @@ def domains(
     given = dict(locals())
     from scipy.ndimage import gaussian_filter
 
+    _check_arguments(
+        "domains",
+        given,
+        base=TEXT,
+        clients=THREE_COUNTS,
+        size=checks.integer(2),
+        noise=checks.number(least=0),
+        blur=checks.number(least=0),
+        alpha=checks.number(least=0, infinite=True),
+        test=checks.number(least=0, below=1),
+        official=checks.flag,
+        seed=checks.seed,
+    )
     source = load(base)
+    if source.mean is None:
+        raise ValueError(f"domains(base={base!r}): need a data set of images")
     y, y_test = source.y[: source.n_train], source.y[source.n_train :]
     part = mixed(y, [sum(clients)], [alpha], size, seed=seed, test=test)
     part = match_test(part, y, y_test, seed=seed) if official else part
@@ -940,13 +994,23 @@ def domains(
 GENERATORS = {"regression": regression, "synthetic": synthetic, "domains": domains}
 
 
-@lru_cache(maxsize=3)
 def generate(name: str) -> tuple[Dataset, Partition]:
-    """Draw data and clients from a call written as text, such as `generate("regression(clusters=2, seed=3)")`."""
+    """Draw data and clients from a call written as text.
+
+    Such as `generate("regression(clusters=2, seed=3)")`. The last few stay in memory.
+    """
+    _check_name("generate", name)
+    return _generate(name)
+
+
+@lru_cache(maxsize=3)
+def _generate(name: str) -> tuple[Dataset, Partition]:
     try:
         make, values, keywords = _call(name)
+        if make not in GENERATORS:
+            raise ValueError(f"unknown function {make!r}")
         return GENERATORS[make](*values, **keywords)
-    except (SyntaxError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}"
         ) from error
@@ -967,9 +1031,17 @@ def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
 
 def _call(text: str) -> tuple[str, list, dict]:
     """Take a call written as text apart: its function's name, its values, its keywords."""
-    call = ast.parse(text, mode="eval").body
-    keywords = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-    return call.func.id, [ast.literal_eval(a) for a in call.args], keywords
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("need a function's name and its values in brackets")
+        values = [ast.literal_eval(value) for value in call.args]
+        keywords = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        if len(keywords) < len(call.keywords):
+            raise ValueError("an argument is given twice")
+    except (RecursionError, MemoryError):
+        raise ValueError("brackets or signs are nested too deeply") from None
+    return call.func.id, values, keywords
 
 
 def _generated(
@@ -1003,7 +1075,28 @@ def _blocks(
     return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
 
 
-def _require_positive(**counts: int) -> None:
-    for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name}={value}: need at least one")
+def _check_arguments(owner: str, given: dict[str, Any], **rules: checks.Rule) -> None:
+    """Check the arguments that a function was given, each against its rule."""
+    for name, rule in rules.items():
+        checks.argument(owner, name, given[name], rule)
+
+
+def _is_range(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    finite = all(checks.number().holds(end) for end in value)
+    return finite and value[0] <= value[1]
+
+
+def _is_three_counts(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        return False
+    counts = all(checks.integer(0).holds(count) for count in value)
+    return counts and sum(value) > 0
+
+
+RANGE = checks.Rule(_is_range, "two finite numbers, the smaller one first")
+THREE_COUNTS = checks.Rule(
+    _is_three_counts, "three integers >= 0, not all 0: clean, noisy, blurred clients"
+)
+TEXT = checks.Rule(lambda value: isinstance(value, str), "a text")

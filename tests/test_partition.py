@@ -562,7 +562,7 @@ def test_match_test_keeps_its_indices():
         (lambda y: partition.n_class(y, 100, 10), "fewer samples than clients"),
         (lambda y: partition.cluster_dirichlet(y, 3, 4), "clusters = 4"),
         (lambda y: partition.cluster_dirichlet(y, 3, 0), "clusters = 0"),
-        (lambda y: partition.cluster_dirichlet(y, 4, 2, (0.1, -2)), "alpha = -2"),
+        (lambda y: partition.cluster_dirichlet(y, 4, 2, (0.1, -2)), "alphas = "),
         (lambda y: partition.cluster_n_class(y, 6, 2, 11), "n = 11"),
         (lambda y: partition.cluster_n_class(y, 6, 2, 2, 3), "m = 3"),
         (lambda y: partition.cluster_n_class(y, 4, 4, 3, 2), "1 clients x m = 2"),
