@@ -71,6 +71,41 @@ class Dataset:
     std: tuple[float, ...] | None = None  # (C,)
 
 
+def fingerprint(dataset: Dataset) -> str:
+    """Return the sha256 of what a run takes from a data set, whatever its name.
+
+    That is x and y (values, shapes, types), the number of training rows and classes,
+    mean and std. Two data sets with one fingerprint give the same runs. The last few
+    fingerprints of data sets with read-only arrays are remembered.
+    """
+    if _is_frozen(dataset.x) and _is_frozen(dataset.y):
+        return _remembered_fingerprint(dataset)
+    return _fingerprint(dataset)
+
+
+def _is_frozen(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and not array.flags.writeable
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    total = hashlib.sha256()
+    for name in ("x", "y"):
+        array = np.asarray(getattr(dataset, name))
+        if array.dtype.hasobject:
+            raise ValueError(f"{name} holds Python objects: give an array of numbers")
+        total.update(f"{name} {array.shape} {array.dtype.str}\n".encode())
+        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    total.update(f"{int(dataset.n_train)} {int(dataset.classes)}\n".encode())
+    for values in (dataset.mean, dataset.std):
+        if values is not None:
+            values = np.asarray(values, np.float64).tolist()
+        total.update(f"{values}\n".encode())
+    return total.hexdigest()
+
+
+_remembered_fingerprint = lru_cache(maxsize=4)(_fingerprint)  # a Dataset is its own key
+
+
 class Official(NamedTuple):
     """The published form of a data set."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fednb import data
 
@@ -111,6 +112,55 @@ def test_sets_are_immutable_and_kept():
     with pytest.raises(AttributeError):
         d.note = "other"
     assert len(repr(d)) < 300  # no pixels
+
+
+# A data set named by its content.
+
+
+def made(**changes):
+    """A data set as a user may make it."""
+    rng = np.random.default_rng(0)
+    parts = {"x": rng.normal(size=(6, 2, 3)), "y": np.arange(6) % 3, "n_train": 4}
+    return data.Dataset(**{"name": "mine", "classes": 3} | parts | changes)
+
+
+def test_fingerprint_is_of_the_content():
+    same = [made(), made(name="other"), made(x=made().x.copy(order="F"), note="note")]
+    same += [made(x=torch.tensor(made().x)), made(y=made().y.tolist())]
+    assert len({data.fingerprint(dataset) for dataset in same}) == 1
+    x, y = made().x, made().y
+    others = [
+        *(made(x=x + 1e-15), made(x=x.astype(np.float32)), made(x=x.reshape(6, 3, 2))),
+        *(made(y=y[::-1]), made(y=y.astype(np.int32)), made(x=x[:, ::-1])),
+        *(made(n_train=5), made(classes=4), made(mean=(0.5,), std=(1.0,))),
+    ]
+    scaled = [made(mean=mean, std=np.ones(1)) for mean in ([0.5], np.full(1, 0.5))]
+    assert {data.fingerprint(s) for s in scaled} == {data.fingerprint(others[-1])}
+    prints = {data.fingerprint(dataset) for dataset in [made(), *others]}
+    assert len(prints) == 1 + len(others)
+    assert all(len(text) == 64 for text in prints)
+
+
+def test_fingerprint_follows_a_change_of_the_arrays():
+    dataset = made()
+    before = data.fingerprint(dataset)
+    dataset.x[0] += 1
+    assert data.fingerprint(dataset) != before
+
+
+def test_fingerprint_of_a_frozen_set_is_remembered(monkeypatch):
+    digits = data.load("digits")
+    before = data.fingerprint(digits)
+    monkeypatch.setattr(data.hashlib, "sha256", None)  # would fail if called
+    assert data.fingerprint(digits) == before
+
+
+def test_fingerprint_of_large_samples_and_of_objects():
+    wide = made(x=np.zeros((6, 2000)))
+    other = made(x=np.eye(6, 2000, 1500))
+    assert data.fingerprint(wide) != data.fingerprint(other)
+    with pytest.raises(ValueError, match="y holds Python objects"):
+        data.fingerprint(made(y=np.array([None] * 6)))
 
 
 # Files.
@@ -425,8 +475,6 @@ def tiny_official(monkeypatch, name, **changes):
     ["mnist", "fashion_mnist", "cifar10", "cifar100", "emnist", "emnist_bymerge"],
 )
 def test_torchvision_road(monkeypatch, tmp_path, name):
-    import torch
-
     shape = (30, 6, 6, 3) if name.startswith("cifar") else (30, 6, 6)
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     labels = np.arange(30) % 10
@@ -485,8 +533,6 @@ def test_medmnist_road(monkeypatch, tmp_path, name, cls):
 
 def zeros_in_the_cache(tmp_path):
     """The attack: torchvision reads processed/*.pt if it is there, unverified."""
-    import torch
-
     folder = tmp_path / "cache" / "MNIST" / "processed"
     folder.mkdir(parents=True)
     for file, n in (("training.pt", 20), ("test.pt", 10)):
