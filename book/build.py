@@ -230,6 +230,8 @@ def _chapters(app, page: str, source: list[str]) -> None:
 
 def chapters() -> str:
     """The papers' chapters in Markdown: the runs behind each, and which of the paper's claims held in them."""
+    from fednb.show import literal
+
     marks = {"✓ holds": "hold", "✗ fails": "fail", "– not testable here": "not testable here"}
     rows = [f"| chapter | runs | claims that {' | '.join(marks.values())} |", "|---|---|---|---|---|"]
     lists = []
@@ -243,8 +245,9 @@ def chapters() -> str:
         files = [json.loads(file.read_text()) for file in (BOOK / "results" / paper).glob("*.json")]
         runs = len({record["key"] for file in files if type(file) is list for record in file})  # some are in two tables
         rows.append(f"| {{doc}}`{name} <papers/{paper}>` | {runs} | {' | '.join(map(str, counts))} |")
-        plain = [(verdict[0], re.sub(r"([*_`$<|[])", r"\\\1", claim)) for verdict, claim in found]  # no Markdown in it
-        lists += [f"\n```{{dropdown}} {name}: claim by claim", *(f"- {mark} {claim}" for mark, claim in plain), "```"]
+        lists.append(f"\n```{{dropdown}} {name}: claim by claim")
+        lists += [f"- {verdict[0]} {literal(claim)}" for verdict, claim in found]
+        lists.append("```")
     return "\n".join(rows + lists)
 
 

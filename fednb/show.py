@@ -86,6 +86,17 @@ def listing(obj: Any) -> str:
     return f"Source of `{home}`:\n\n{fence}python\n{code}\n{fence}"
 
 
+def literal(text: str) -> str:
+    """Return Markdown that shows `text` as it is, on one line.
+
+    For text from files, such as the records: no character of it is taken for Markdown,
+    HTML or a substitution. Every punctuation mark gets a backslash, as CommonMark
+    allows, and line breaks become spaces.
+    """
+    one_line = " ".join(text.split())
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", one_line)
+
+
 def _svg(fig: Figure) -> bytes:
     """Text as outlines, so that no font is needed; the same figure always gives the same bytes."""
     import matplotlib as mpl

@@ -19,6 +19,7 @@ import yaml
 
 import fednb
 from fednb.papers import CATALOGUE
+from fednb.show import literal
 
 ROOT = Path(__file__).parents[1]
 BOOK = ROOT / "book"
@@ -137,8 +138,7 @@ def defined_in_fednb(chapter=""):
 
 
 def imported(tree):
-    """Names that a program imports from fednb.papers import CATALOGUE
-    from fednb, and the objects behind them."""
+    """Names that a program imports from fednb, and the objects behind them."""
     found = {}
     for node in ast.walk(tree):
         if (
@@ -561,6 +561,62 @@ def test_docstrings_become_restructured_text(tiny):
     assert "- ``theta``: (n, D) the clients' new rows" in build._fields(
         fednb.federation.Update
     )
+
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "\\<img src=x onerror=alert(1)>",
+    "![x](https://example.org/x.png) and [y](https://example.org)",
+    "{{ 7 * 7 }} {doc}`intro` \\{{ 7 * 7 }}",
+    "*a* **b** _c_ `d` $e$ ~f~ |g| &lt; &#60; <https://example.org>",
+    "# no heading\n\n- no list\n\n```\nno code\n```",
+    "FedAvg, α = 0.1 (accuracy)",
+]
+
+
+def spans(markdown):
+    """What a page of the book would show inline, as (kind, text)."""
+    from myst_parser.config.main import MdParserConfig
+    from myst_parser.mdit_to_docutils.base import DocutilsRenderer
+    from myst_parser.parsers.mdit import create_md_parser
+
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text())["parse"]
+    config = MdParserConfig(enable_extensions=settings["myst_enable_extensions"])
+    parser = create_md_parser(config, DocutilsRenderer)
+    tokens = [token for token in parser.parse(markdown) if token.type == "inline"]
+    return [(child.type, child.content) for t in tokens for child in t.children]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_literal_text_is_shown_as_it_is(text):
+    found = spans(f"Before {literal(text)}")
+    assert {kind for kind, _ in found} <= {"text", "text_special"}
+    assert "".join(part for _, part in found) == "Before " + " ".join(text.split())
+
+
+def test_the_list_of_chapters_takes_claims_literally(tiny, monkeypatch):
+    build = tiny.program()
+    (tiny.root / "book" / "papers").mkdir()
+    tiny.write("", name="papers/wecfl.ipynb")
+    found = [("✓ holds", text.partition("\n")[0]) for text in NASTY]
+    monkeypatch.setattr(build, "claims", lambda path, verdicts: found)
+    lines = [line for line in build.chapters().split("\n") if line.startswith("- ✓ ")]
+    assert len(lines) == len(NASTY)
+    for line, (_, claim) in zip(lines, found, strict=True):
+        shown = spans(line)
+        assert {kind for kind, _ in shown} <= {"text", "text_special"}
+        assert "".join(part for _, part in shown) == f"✓ {claim}"
+
+
+@each_notebook
+def test_text_from_records_is_shown_literally(path):
+    """An f-string for Markdown holds formatted numbers, or text through `literal`."""
+    own = {"words", "whence"}  # sentences of the chapters themselves
+    for call in calls(code(path), "Markdown"):
+        for value in ast.walk(call):
+            if isinstance(value, ast.FormattedValue) and value.format_spec is None:
+                what = ast.unparse(value.value)
+                assert what.startswith("literal(") or what in own, what
 
 
 def test_a_change_of_the_library_reaches_the_page(tiny):

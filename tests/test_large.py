@@ -398,13 +398,15 @@ def test_femnist_is_emnist_by_class(monkeypatch, tmp_path):
 
     fake = types.SimpleNamespace(datasets=types.SimpleNamespace(EMNIST=make))
     monkeypatch.setattr(data, "torchvision", lambda: fake)
+    official = data.OFFICIAL["femnist"]._replace(train=62, test=62)
+    monkeypatch.setitem(data.OFFICIAL, "femnist", official)
     data._from_package.cache_clear()
     d = data.load("femnist")
     data._from_package.cache_clear()
     assert (
         asked == ["byclass", "byclass"]
         and d.classes == 62
-        and d.note == "EMNIST by class, writers unknown"
+        and d.note == "EMNIST by class, writers unknown, unverified"
     )
     assert d.x[0, 0].tolist() == [
         [0, 3],

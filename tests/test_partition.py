@@ -1,6 +1,8 @@
 """Partition laws: what every law promises, what each law promises, and what bad input is told."""
 
+import hashlib
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -396,6 +398,138 @@ def test_class_counts():
         class_counts([[0]], np.array([1]), 1)
 
 
+# No law moves by accident: recorded runs stand on these indices.
+
+UNEVEN = np.random.default_rng(0).permutation(
+    np.repeat(np.arange(10), np.arange(40, 90, 5))
+)
+USERS = np.random.default_rng(1).integers(12, size=len(UNEVEN))
+
+
+def digest(part: Partition) -> str:
+    """Hash all index lists, in order, and the hidden clusters."""
+    total = hashlib.sha256()
+    for lists in (part.train, part.test):
+        for own in lists:
+            total.update(np.array([len(own), *own], "<i8").tobytes())
+    if part.truth is not None:
+        total.update(part.truth.astype("<i8").tobytes())
+    return total.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    "law, expected",
+    [
+        (partial(partition.iid, clients=7, seed=1), "7ccfb3727989855d"),
+        (
+            partial(partition.dirichlet, clients=7, alpha=0.5, seed=2),
+            "928dcdd8cdff5891",
+        ),
+        (partial(partition.dirichlet, clients=12, alpha=0, seed=2), "b064c158bd506787"),
+        (
+            partial(partition.dirichlet, clients=7, alpha=math.inf, seed=2, test=0),
+            "27d3ed021068bafe",
+        ),
+        (
+            partial(
+                partition.dirichlet_per_class, clients=7, alpha=0.3, seed=3, min_size=5
+            ),
+            "11dd517cbd9bd844",
+        ),
+        (
+            partial(
+                partition.dirichlet_per_class, clients=7, alpha=0, seed=3, min_size=5
+            ),
+            "f5e2f8a53d48dc24",
+        ),
+        (partial(partition.n_class, clients=7, n=3, seed=4), "6c80d2c6eb4531f2"),
+        (
+            partial(partition.cluster_dirichlet, clients=8, clusters=3, seed=5),
+            "7df4c6270a75ce44",
+        ),
+        (
+            partial(
+                partition.cluster_dirichlet,
+                clients=8,
+                clusters=3,
+                alphas=[0.3, 1],
+                seed=5,
+            ),
+            "b4dc1b4650c66b16",
+        ),
+        (
+            partial(partition.cluster_n_class, clients=8, clusters=3, n=4, m=2, seed=6),
+            "25218d5140e48fa6",
+        ),
+        (
+            partial(
+                partition.by_class_sets,
+                sizes=(3, 2),
+                class_sets=(range(6), [3, 8, 9]),
+                seed=7,
+            ),
+            "d2352b41d0a66ebf",
+        ),
+        (
+            partial(partition.by_user, users=USERS, clients=9, seed=8),
+            "bbd64ebae8b1d832",
+        ),
+        (
+            partial(partition.by_user, users=[f"u{user}" for user in USERS], seed=8),
+            "7f4afcfa0800049b",
+        ),
+        (
+            partial(
+                partition.mixed,
+                groups=[3, 2, 2],
+                alphas=[0, 0.5, 1000],
+                size=20,
+                seed=9,
+            ),
+            "ab0982c0c3e501c3",
+        ),
+        (
+            partial(
+                partition.mixed,
+                groups=(3, 4),
+                alphas=(0.0, math.inf),
+                size=30,
+                shared=True,
+                seed=9,
+            ),
+            "4a4d602a24423ad7",
+        ),
+        (
+            partial(
+                partition.subset,
+                law=partial(partition.iid, clients=5),
+                samples=200,
+                seed=11,
+            ),
+            "72ffa251f068d88f",
+        ),
+        (
+            partial(
+                partition.refill,
+                law=partial(partition.dirichlet_per_class, clients=10, alpha=0.1),
+                least=6,
+                seed=12,
+            ),
+            "320a1b08b1840a0d",
+        ),
+    ],
+    ids=lambda value: value.func.__name__ if callable(value) else value,
+)
+def test_laws_keep_their_indices(law, expected):
+    assert digest(law(UNEVEN)) == expected
+
+
+def test_match_test_keeps_its_indices():
+    part = partition.dirichlet(UNEVEN, 5, 0.5, test=0)
+    part = partition.match_test(part, UNEVEN, UNEVEN[::3], seed=10)
+    assert digest(part) == "f09124c9c4dc03d5"
+
+
 # What bad input is told.
 
 
@@ -428,7 +562,7 @@ def test_class_counts():
         (lambda y: partition.n_class(y, 100, 10), "fewer samples than clients"),
         (lambda y: partition.cluster_dirichlet(y, 3, 4), "clusters = 4"),
         (lambda y: partition.cluster_dirichlet(y, 3, 0), "clusters = 0"),
-        (lambda y: partition.cluster_dirichlet(y, 4, 2, (0.1, -2)), "alpha = -2"),
+        (lambda y: partition.cluster_dirichlet(y, 4, 2, (0.1, -2)), "alphas = "),
         (lambda y: partition.cluster_n_class(y, 6, 2, 11), "n = 11"),
         (lambda y: partition.cluster_n_class(y, 6, 2, 2, 3), "m = 3"),
         (lambda y: partition.cluster_n_class(y, 4, 4, 3, 2), "1 clients x m = 2"),
