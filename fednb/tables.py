@@ -168,7 +168,21 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
         raise error(
             f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}"
         )
-    return [records[key] for key in keys]
+    found = [records[key] for key in keys]
+    _check_same_data(found, path)
+    return found
+
+
+def _check_same_data(records: list[dict[str, Any]], path: Path) -> None:
+    """Runs of a table on one data set must have had the same file of it."""
+    files: dict[str, str] = {}
+    for record in records:
+        name = record["dataset"]
+        if files.setdefault(name, record["data_sha256"]) != record["data_sha256"]:
+            raise ValueError(
+                f"{path} mixes runs on different files of {name}: make the table with "
+                "one file of it, in a folder of its own (--out)"
+            )
 
 
 def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:

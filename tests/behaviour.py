@@ -141,8 +141,8 @@ def defaults(thing: Any) -> dict[str, Any]:
 def now() -> dict[str, dict[str, Any]]:
     """All of it, as this version has it."""
     return {
-        "methods": {repr(method): outcome(method) for method in cases()},
-        "training": {repr(local): local_outcome(local) for local in LOCALS},
+        "methods": {describe(method): outcome(method) for method in cases()},
+        "training": {describe(local): local_outcome(local) for local in LOCALS},
         "defaults": {name: defaults(thing) for name, thing in named().items()},
     }
 

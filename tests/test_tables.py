@@ -38,13 +38,14 @@ def task(row="FedAvg", seed=0, K=1, setting="iid", profile="laptop", **tags):
     )
 
 
-def save(path, task, accuracy, curve=(), note="", **final):
+def save(path, task, accuracy, curve=(), note="", data_sha256="0", **final):
     """Write the record that a run of this task could have left."""
     facts = dict.fromkeys(store.REQUIRED, "x") | {
         "seconds": 1.5,
         "client_updates": 16,
         "bytes": 640,
         "data_note": note,
+        "data_sha256": data_sha256,
     }
     numbers = {"accuracy": accuracy, "clusters": 2, "labels": [0, 1], **final}
     curves = (
@@ -627,3 +628,11 @@ def test_claims_without_rule_or_verdict_are_refused():
         verdicts([])
     with pytest.raises(AttributeError):
         claim(True).holds = False
+
+
+def test_runs_on_different_files_of_one_data_set_do_not_mix(path):
+    some = [task(seed=0), task(seed=1)]
+    for number, one in enumerate(some):
+        save(path, one, accuracy=0.5, data_sha256=str(number))
+    with pytest.raises(ValueError, match="different files of digits"):
+        frame(some, path)
