@@ -201,6 +201,7 @@ def setup(app) -> dict[str, bool]:
     app.connect("env-get-outdated", lambda *_: ["intro"])  # its list of chapters may be old
     app.connect("source-read", _chapters)
     app.connect("html-page-context", _without_thebe, priority=900)
+    app.connect("html-page-context", _pending, priority=901)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -217,6 +218,41 @@ def _without_thebe(app, page, template, context, doctree) -> None:
     """Drop the scripts of an extension that jupyter-book always loads: unused here, and broken on every page."""
     unwanted = [s for s in context["script_files"] if "thebe" in f"{s.filename} {s.attributes.get('body')}".lower()]
     context["script_files"] = [s for s in context["script_files"] if s not in unwanted]
+
+
+def _pending(app, page, template, context, doctree) -> None:
+    """Say on top of a chapter which of its runs are still to be done again."""
+    if page.startswith("papers/") and "body" in context:
+        note = pending_note(BOOK / "results" / page.removeprefix("papers/"))
+        context["body"] = context["body"].replace("</h1>", "</h1>\n" + note, 1)
+
+
+def pending_note(folder: Path) -> str:
+    """An HTML note about runs for which old records stand in; "" if there are none."""
+    from html import escape
+
+    from fednb import store
+
+    pending = store.read_pending(folder)
+    recorded = {
+        record["key"]
+        for file in folder.glob("*.json")
+        if file.name not in ("pending.json", "archive.json")
+        for record in json.loads(file.read_text(encoding="utf-8"))
+    }
+    due = {key: note for key, note in pending.items() if key not in recorded}
+    if not due:
+        return ""
+    changes = sorted({note["why"] for note in due.values()})
+    items = "".join(f"<li><code>{escape(change)}</code></li>" for change in changes)
+    return (
+        '<div class="admonition warning"><p class="admonition-title">Being run again</p>'
+        f"<p>{len(due)} of the runs behind this chapter were made before a method or a "
+        "law was mended. Their old outcomes stand in the tables, the figures and the "
+        "text below until the new runs are in.</p>"
+        f"<details><summary>What has changed since</summary><ul>{items}</ul></details>"
+        "</div>"
+    )
 
 
 PAPERS = {"wecfl": "WeCFL", "fedgwc": "FedGWC", "ocfl": "OCFL", "fedcvr_bolt": "FedCVR-Bolt", "gcfl": "GCFL"}

@@ -1,14 +1,16 @@
 """Bring records along when the words that describe a task change.
 
 ``python -m fednb.migrate OLD`` compares this version with another checkout of the
-project, OLD, in which the records were made. Both make the tasks of all tables; the
-n-th task of a table there is the n-th task here. So each old spec has its new one, and
-a record is rewritten with the new spec, key and check, and with nothing else changed.
+project, OLD, in which the records were made. Both make the tasks of all tables; tasks
+with the same data set, seed and tags belong together. So each old spec has its new one,
+and a record is rewritten with the new spec, key and check, and nothing else changed.
+It refuses when tasks do not pair off one to one, when a record belongs to none, or when
+something has a higher revision now.
 
-It refuses when the tasks of the two versions do not pair off one to one, or when a
-record belongs to none. A task whose method, law or network has a higher revision now
-is not the same any more: its records are named, and removed with ``--drop``, to be run
-again.
+``--pending`` is for the other case: what is computed has changed, and the runs are
+still to be done again. No record is touched. For every task that has lost its record
+``pending.json`` notes which old one stands in for it until then, and what differs;
+tables use it and say so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,9 @@ for paper, tables in CATALOGUE.items():
         out[paper + "/" + table] = tasks
 print(json.dumps(out))
 """
-SAME = ("seed", "rounds", "profile")  # what no migration may change
 REVISIONS = re.compile(r"(\w+)@(\d+)\(")
+Tasks = dict[str, list[Any]]  # from paper/table to (spec, key, tags)
+Pairs = dict[str, tuple[dict[str, Any], dict[str, Any]]]  # old key: (old, new spec)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,28 +49,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("old", type=Path, help="a checkout in which the records fit")
     parser.add_argument("--results", type=Path, default=Path("book/results"))
     parser.add_argument("--profile", default="laptop")
-    parser.add_argument("--drop", action="store_true", help="remove outdated records")
+    parser.add_argument("--pending", action="store_true", help="only note what is due")
     args = parser.parse_args(argv)
-    pairs = pair(old_tasks(args.old, args.profile), new_tasks(args.profile))
+    pairs = {
+        name: pair(was, now, name)
+        for name, was, now in _both(old_tasks(args.old, args.profile), args.profile)
+    }
+    if args.pending:
+        return note_pending(pairs, args.results)
     files = {name: args.results / f"{name}.json" for name in pairs}
     moved = {
         name: migrate_table(read_raw(file), pairs[name], name)
         for name, file in files.items()
         if file.exists()
     }
-    outdated = [line for _, lines in moved.values() for line in lines]
-    print(f"{sum(len(records) for records, _ in moved.values())} records fit")
-    for line in outdated:
-        print("outdated:", line)
-    if outdated and not args.drop:
-        print("nothing was written: --drop removes the outdated ones")
-        return 1
-    for name, (records, _) in moved.items():
+    for name, records in moved.items():
         store.write_table(files[name], records)
+    print(f"{sum(map(len, moved.values()))} records have their new specs")
     return 0
 
 
-def old_tasks(checkout: Path, profile: str) -> dict[str, list[Any]]:
+def old_tasks(checkout: Path, profile: str) -> Tasks:
     """Specs, keys and tags of all tasks by the code of another checkout."""
     command = [sys.executable, "-c", DUMP, profile]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True)
@@ -76,7 +78,7 @@ def old_tasks(checkout: Path, profile: str) -> dict[str, list[Any]]:
     return json.loads(done.stdout)
 
 
-def new_tasks(profile: str) -> dict[str, list[Any]]:
+def new_tasks(profile: str) -> Tasks:
     """Specs, keys and tags of all tasks by this code."""
     return {
         f"{paper}/{table}": [
@@ -87,53 +89,84 @@ def new_tasks(profile: str) -> dict[str, list[Any]]:
     }
 
 
-def pair(
-    old: dict[str, list[Any]], new: dict[str, list[Any]]
-) -> dict[str, dict[str, tuple[dict, dict]]]:
-    """For each table: from old key to (old spec, new spec); one to one, or an error."""
-    out = {}
-    for name in old:
+def _both(old: Tasks, profile: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    new = new_tasks(profile)
+    for name, tasks in old.items():
         if name not in new:
             raise ValueError(f"{name} is no table any more")
-        if len(old[name]) != len(new[name]):
-            raise ValueError(
-                f"{name}: {len(old[name])} tasks then, {len(new[name])} now"
-            )
-        specs: dict[str, tuple[dict, dict]] = {}
-        for (was, key, tags), (now, _, tags_now) in zip(
-            old[name], new[name], strict=True
-        ):
-            same = all(was[field] == now[field] for field in SAME)
-            if not same or tags != tags_now:
-                raise ValueError(f"{name}: {tags} then, {tags_now} now")
-            if specs.setdefault(key, (was, now))[1] != now:
-                raise ValueError(f"{name}: {key} would become two tasks")
-            specs[key] = (was, now)
-        if len({digest(now) for _, now in specs.values()}) != len(specs):
-            raise ValueError(f"{name}: two tasks would get the same key")
-        out[name] = specs
-    return out
+        yield name, tasks, new[name]
+
+
+def pair(old: list[Any], new: list[Any], name: str) -> Pairs:
+    """From old key to (old spec, new spec); one to one, or an error.
+
+    New tasks may have joined; none may have gone.
+    """
+    now = cells(new, name)
+    pairs: Pairs = {}
+    for cell, was in cells(old, name).items():
+        if cell not in now:
+            raise ValueError(f"{name}: there is no task {cell} any more")
+        if pairs.setdefault(digest(was), (was, now[cell]))[1] != now[cell]:
+            raise ValueError(f"{name}: {cell} would become two tasks")
+    if len({digest(new_spec) for _, new_spec in pairs.values()}) != len(pairs):
+        raise ValueError(f"{name}: two tasks would get the same key")
+    return pairs
+
+
+def cells(tasks: list[Any], name: str) -> dict[str, dict[str, Any]]:
+    """Specs by what names a task in its table: data set, seed, profile and tags."""
+    found: dict[str, dict[str, Any]] = {}
+    for spec, _, tags in tasks:
+        words = [spec["dataset"], spec["seed"], spec["profile"], tags]
+        cell = json.dumps(words, sort_keys=True, ensure_ascii=False)
+        if found.setdefault(cell, spec) != spec:
+            raise ValueError(f"{name}: two different tasks are called {cell}")
+    return found
 
 
 def migrate_table(
-    records: list[dict[str, Any]], specs: dict[str, tuple[dict, dict]], name: str
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Records with their new specs, and words about those that are outdated."""
-    fit = []
-    outdated = []
+    records: list[dict[str, Any]], pairs: Pairs, name: str
+) -> list[dict[str, Any]]:
+    """Records with their new specs, and nothing else changed."""
+    moved = []
     for record in records:
-        if record["key"] not in specs:
+        if record["key"] not in pairs:
             raise ValueError(f"{name}: record {record['key']} belongs to no task")
-        was, now = specs[record["key"]]
+        was, now = pairs[record["key"]]
         if revisions(was) != revisions(now):
-            outdated.append(f"{name}: {record['method']}, seed {record['seed']}")
-            continue
+            raise ValueError(
+                f"{name}: {was['method']}, seed {record['seed']}, has another revision "
+                "now and must be run again: see --pending"
+            )
         spec_fields = {*was, "key", "check"}
         facts = {k: v for k, v in record.items() if k not in spec_fields}
-        fit.append(store.seal(now | facts | {"key": digest(now)}))
-    if len({record["key"] for record in fit}) != len(fit):
+        moved.append(store.seal(now | facts | {"key": digest(now)}))
+    if len({record["key"] for record in moved}) != len(moved):
         raise ValueError(f"{name}: two records would get the same key")
-    return fit, outdated
+    return moved
+
+
+def note_pending(pairs: dict[str, Pairs], results: Path) -> int:
+    """Write which old records stand in for tasks that are still to be run."""
+    for paper in dict.fromkeys(name.partition("/")[0] for name in pairs):
+        notes = store.read_pending(results / paper)
+        for name, table in pairs.items():
+            if name.partition("/")[0] != paper:
+                continue
+            have = {record["key"] for record in store.read(results / f"{name}.json")}
+            for key, (was, now) in table.items():
+                if digest(now) not in have and key in have:
+                    notes[digest(now)] = {"stands_in": key, "why": difference(was, now)}
+        store.write_pending(results / paper, notes)
+        print(f"{paper}: {len(notes)} runs are pending")
+    return 0
+
+
+def difference(was: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs between two specs, in words."""
+    fields = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return "; ".join(f"{name}: {was.get(name)} → {now.get(name)}" for name in fields)
 
 
 def revisions(spec: dict[str, Any]) -> set[tuple[str, str]]:

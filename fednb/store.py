@@ -91,6 +91,25 @@ def collect(path: str | Path) -> list[dict[str, Any]]:
     return read(path)
 
 
+def read_pending(folder: Path) -> dict[str, dict[str, str]]:
+    """What stands in for runs of a paper that are still to be done again, by key.
+
+    Each note has ``stands_in``, the key of an old record, and ``why``, what differs.
+    """
+    file = folder / "pending.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def write_pending(folder: Path, notes: dict[str, dict[str, str]]) -> None:
+    """Write what is pending; no file if nothing is."""
+    file = folder / "pending.json"
+    if not notes:
+        file.unlink(missing_ok=True)
+        return
+    text = json.dumps(notes, indent=0, sort_keys=True, ensure_ascii=False) + "\n"
+    atomically(file, lambda out: out.write(text.encode()))
+
+
 def seal(record: dict[str, Any]) -> dict[str, Any]:
     """The record in plain JSON values with its ``check``; refuse one that is no record."""
     record = plain(jsonable({k: v for k, v in record.items() if k != "check"}))

@@ -152,25 +152,38 @@ def _course(record: dict[str, Any]) -> DataFrame:
 
 
 def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
-    """The record of each task; if some are missing, the error says how to make them."""
+    """The record of each task; if some are missing, the error says how to make them.
+
+    A run that is still to be done again, because what it computes was mended, is stood
+    in for by its old record, see `pending`.
+    """
     keys = [task.key for task in tasks]
     records = {record["key"]: record for record in store.read(path)}
-    if missing := {
-        key: task.profile
-        for key, task in zip(keys, tasks, strict=True)
-        if key not in records
-    }:
-        command = f"python -m fednb.reproduce {path.parent.name} --table {path.stem} --profile"
-        commands = " and ".join(
-            f"{command} {profile}" for profile in dict.fromkeys(missing.values())
-        )
+    for key, note in store.read_pending(path.parent).items():
+        if key not in records and note["stands_in"] in records:
+            records[key] = records[note["stands_in"]]
+    missing = [task for task in tasks if task.key not in records]
+    if missing:
+        table = f"{path.parent.name} --table {path.stem}"
+        command = f"python -m fednb.reproduce {table} --profile"
+        profiles = dict.fromkeys(task.profile for task in missing)
+        commands = " and ".join(f"{command} {profile}" for profile in profiles)
+        count = len({task.key for task in missing})
+        words = f"{path} lacks {count} of {len(set(keys))} records"
         error = ValueError if path.exists() else FileNotFoundError
-        raise error(
-            f"{path} lacks {len(missing)} of {len(set(keys))} records; make them with {commands}"
-        )
+        raise error(f"{words}; make them with {commands}")
     found = [records[key] for key in keys]
     _check_same_data(found, path)
     return found
+
+
+def pending(tasks: Iterable[Task], path: str | Path) -> dict[str, str]:
+    """Runs of a table for which an old record stands in: what differs, by key."""
+    path = Path(path)
+    have = {record["key"] for record in store.read(path)}
+    notes = store.read_pending(path.parent)
+    keys = [task.key for task in tasks]
+    return {key: notes[key]["why"] for key in keys if key not in have and key in notes}
 
 
 def _check_same_data(records: list[dict[str, Any]], path: Path) -> None:

@@ -26,28 +26,29 @@ def record(spec):
 def test_records_keep_all_but_their_spec():
     was = [spec("FedAvg(sampled=1.0)", seed, old=True) for seed in (0, 1)]
     now = [spec("FedAvg()", seed) for seed in (0, 1)]
-    old = {"p/t": [task(s, row="a") for s in was]}
-    new = {"p/t": [task(s, row="a") for s in now]}
-    specs = migrate.pair(old, new)["p/t"]
-    fit, outdated = migrate.migrate_table([record(s) for s in was], specs, "p/t")
-    assert not outdated and [r["key"] for r in fit] == [digest(s) for s in now]
-    assert all(r["metrics"] == FACTS["metrics"] and "old" not in r for r in fit)
+    joined = task(spec("New()"), row="b")
+    old = [task(s, row="a") for s in was]
+    new = [*(task(s, row="a") for s in reversed(now)), joined]
+    pairs = migrate.pair(old, new, "p/t")
+    moved = migrate.migrate_table([record(s) for s in was], pairs, "p/t")
+    assert [r["key"] for r in moved] == [digest(s) for s in now]
+    assert all(r["metrics"] == FACTS["metrics"] and "old" not in r for r in moved)
 
 
 @pytest.mark.parametrize(
     ("new", "words"),
     [
-        ({}, "no table any more"),
-        ({"p/t": []}, "2 tasks then, 0 now"),
-        ({"p/t": [task(spec("A"), row="a"), task(spec("B"), row="x")]}, "now"),
-        ({"p/t": [task(spec("A"), row="a"), task(spec("A"), row="b")]}, "same key"),
-        ({"p/t": [task(spec("A"), row="a"), task(spec("B", 7), row="b")]}, "now"),
+        ([], "no task"),
+        ([task(spec("A"), row="a"), task(spec("B"), row="x")], "no task"),
+        ([task(spec("A"), row="a"), task(spec("A"), row="b")], "same key"),
+        ([task(spec("A"), row="a"), task(spec("B", 7), row="b")], "no task"),
+        ([task(spec("A"), row="a"), task(spec("B"), row="a")], "two different tasks"),
     ],
 )
 def test_tasks_that_do_not_pair_off_are_refused(new, words):
-    old = {"p/t": [task(spec("a"), row="a"), task(spec("b"), row="b")]}
+    old = [task(spec("a"), row="a"), task(spec("b"), row="b")]
     with pytest.raises(ValueError, match=words):
-        migrate.pair(old, new)
+        migrate.pair(old, new, "p/t")
 
 
 def test_a_record_of_no_task_is_refused():
@@ -58,13 +59,31 @@ def test_a_record_of_no_task_is_refused():
 def test_a_mended_method_is_not_migrated():
     was = spec("MTCFL()")
     now = spec("MTCFL@2()")
-    fit, outdated = migrate.migrate_table(
-        [record(was)], {digest(was): (was, now)}, "gcfl/table3"
-    )
-    assert not fit and outdated == ["gcfl/table3: MTCFL(), seed 0"]
+    with pytest.raises(ValueError, match="must be run again"):
+        migrate.migrate_table([record(was)], {digest(was): (was, now)}, "gcfl/table3")
+
+
+def test_what_is_to_be_run_again_is_noted(tmp_path):
+    was = spec("MTCFL()")
+    now = spec("MTCFL@2()")
+    same = spec("FedAvg()")
+    store.append(tmp_path / "p" / "t.json", record(was))
+    store.append(tmp_path / "p" / "t.json", record(same))
+    pairs = {"p/t": {digest(was): (was, now), digest(same): (same, same)}}
+    migrate.note_pending(pairs, tmp_path)
+    notes = store.read_pending(tmp_path / "p")
+    assert notes == {
+        digest(now): {"stands_in": digest(was), "why": "method: MTCFL() → MTCFL@2()"}
+    }
+    assert {r["key"] for r in store.read(tmp_path / "p" / "t.json")} == {
+        digest(was),
+        digest(same),
+    }
+    store.write_pending(tmp_path / "p", {})
+    assert not (tmp_path / "p" / "pending.json").exists()
 
 
 def test_this_version_pairs_with_itself():
-    tasks = migrate.new_tasks("smoke")
-    specs = migrate.pair(tasks, tasks)
-    assert all(was == now for table in specs.values() for was, now in table.values())
+    for name, tasks in migrate.new_tasks("smoke").items():
+        pairs = migrate.pair(tasks, tasks, name)
+        assert all(was == now for was, now in pairs.values())

@@ -636,3 +636,18 @@ def test_runs_on_different_files_of_one_data_set_do_not_mix(path):
         save(path, one, accuracy=0.5, data_sha256=str(number))
     with pytest.raises(ValueError, match="different files of digits"):
         frame(some, path)
+
+
+def test_an_old_record_stands_in_for_a_run_that_is_due(path):
+    old = task(row="FedAvg")
+    new = task(row="LocalOnly")
+    save(path, old, accuracy=0.25)
+    notes = {new.key: {"stands_in": old.key, "why": "mended"}}
+    with pytest.raises(ValueError, match="lacks 1 of 1 records"):
+        frame([new], path)
+    store.write_pending(path.parent, notes)
+    assert frame([new], path)["accuracy"].tolist() == [0.25]
+    assert tables.pending([new, old], path) == {new.key: "mended"}
+    save(path, new, accuracy=0.75)
+    assert frame([new], path)["accuracy"].tolist() == [0.75]
+    assert tables.pending([new, old], path) == {}

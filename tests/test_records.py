@@ -1,0 +1,44 @@
+"""The committed records: whole, current or declared as standing in, and of known code."""
+
+from pathlib import Path
+
+import pytest
+
+from fednb import store
+from fednb.papers import CATALOGUE
+
+RESULTS = Path(__file__).parents[1] / "book" / "results"
+TABLES = [
+    (paper, table)
+    for paper, tables in CATALOGUE.items()
+    for table in tables
+    if (RESULTS / paper / f"{table}.json").exists()
+]
+
+
+@pytest.mark.parametrize(("paper", "table"), TABLES)
+def test_every_task_has_its_record_or_one_that_stands_in(paper, table):
+    records = store.read(RESULTS / paper / f"{table}.json")
+    have = {record["key"] for record in records}
+    wanted = {task.key for task in CATALOGUE[paper][table]("laptop")}
+    notes = store.read_pending(RESULTS / paper)
+    due = wanted - have
+    assert due <= set(notes), "run them, or note them with fednb.migrate --pending"
+    standing_in = {notes[key]["stands_in"] for key in due}
+    assert standing_in <= have
+    assert have <= wanted | standing_in, "records of no task"
+    assert records and "unknown" not in {record["commit"] for record in records}
+
+
+@pytest.mark.parametrize("paper", CATALOGUE)
+def test_what_is_noted_as_pending_is_due(paper):
+    """A note goes when its run is done."""
+    notes = store.read_pending(RESULTS / paper)
+    have = set()
+    for table in CATALOGUE[paper]:
+        have |= {r["key"] for r in store.read(RESULTS / paper / f"{table}.json")}
+    assert not set(notes) & have
+
+
+def test_there_are_records():
+    assert len(TABLES) > 30
