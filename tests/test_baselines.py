@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from fednb import tables
 from fednb.clustering import relabel
+from fednb.federation import Federation
 from fednb.methods import (
     ALL,
     CFL,
@@ -30,9 +32,12 @@ from fednb.methods import (
 )
 from fednb.methods.mtcfl import split
 from fednb.papers import gcfl
+from fednb.partition import Partition
+from fednb.training import Local
 
+from .conftest import NETWORKS, blobs, ragged
 from .test_gcfl import two_groups
-from .test_methods import go
+from .test_methods import go, served
 
 # --- budgets -------------------------------------------------------------------------
 
@@ -150,6 +155,31 @@ def test_a_late_client_of_mtcfl_joins_the_part_that_fits_it():
     assert torch.equal(after.labels, groups) and not after.late.any()
     on_time = state._replace(late=torch.zeros_like(state.late))
     assert method.step(on_time, fed, 3).labels.eq(0).all()
+
+
+# --- the order of clients ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize(
+    "method",
+    [CFLGP(3), CFLGP(3, sampled=7), CFLGP.as_released(clusters=4), AutoCFL()],
+    ids=str,
+)
+def test_permuted_clients_give_permuted_models(method, case):
+    """Among many clients k-means has several optima; the order must not choose."""
+    rng = np.random.default_rng(case)
+    clients = 12
+    perm = rng.permutation(clients)
+    sizes = rng.integers(6, 20, clients).tolist()
+    shape, model = NETWORKS["mlp"]
+    data = blobs(samples=sum(sizes) + 4 * clients, shape=shape)
+    parts = ragged(sizes)
+    moved = Partition([parts.train[k] for k in perm], [parts.test[k] for k in perm])
+    options = {"local": Local(lr=0.05, batch_size=5), "dtype": torch.float64}
+    here = served(go(method, Federation(data, parts, model, **options), 3))
+    there = served(go(method, Federation(data, moved, model, ids=perm, **options), 3))
+    torch.testing.assert_close(there, here[perm], rtol=0, atol=1e-9)
 
 
 # --- the search for settings ---------------------------------------------------------
