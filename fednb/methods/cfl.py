@@ -33,6 +33,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..clustering import bipartition
 from ..params import mean, mean_by
 from ..similarity import cosine
@@ -65,6 +66,19 @@ class CFL:
     linkage: str = "complete"  # the released code's; "single": the paper's optimal cut
     wait: int = 20  # no split in the first rounds
     smallest: int = 3  # clusters of fewer clients are not split
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            eps1=checks.number(least=0),
+            eps2=checks.number(least=0),
+            relative=checks.flag,
+            gamma_max=checks.number(least=0, most=1),
+            linkage=checks.choice("complete", "single"),
+            wait=checks.integer(0),
+            smallest=checks.integer(2),
+        )
 
     @classmethod
     def as_printed(cls, **changes) -> CFL:
