@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from fednb import tables
 from fednb.clustering import relabel
+from fednb.federation import Federation
 from fednb.methods import (
     ALL,
     CFL,
@@ -24,15 +26,19 @@ from fednb.methods import (
     FedGWC,
     FeSEM,
     FixedClusters,
+    InTurn,
     PerFedAvg,
     PFedMe,
     WeCFL,
 )
 from fednb.methods.mtcfl import split
 from fednb.papers import gcfl
+from fednb.partition import Partition
+from fednb.training import Local
 
+from .conftest import NETWORKS, blobs, federation, ragged
 from .test_gcfl import two_groups
-from .test_methods import go
+from .test_methods import go, served
 
 # --- budgets -------------------------------------------------------------------------
 
@@ -150,6 +156,65 @@ def test_a_late_client_of_mtcfl_joins_the_part_that_fits_it():
     assert torch.equal(after.labels, groups) and not after.late.any()
     on_time = state._replace(late=torch.zeros_like(state.late))
     assert method.step(on_time, fed, 3).labels.eq(0).all()
+
+
+# --- InTurn --------------------------------------------------------------------------
+
+
+def cohorts(method, fed, rounds):
+    """Who trained, round by round."""
+    state = method.init(fed)
+    out = []
+    for t in range(rounds):
+        before = fed.snapshot()["visits"]
+        state = method.step(state, fed, t)
+        out.append(frozenset(np.flatnonzero(fed.snapshot()["visits"] > before)))
+    return out
+
+
+def test_clients_in_turn_meet_others_in_every_cycle():
+    fed = federation(sizes=(10,) * 12)
+    rounds = cohorts(InTurn(3), fed, 12)  # three cycles of four rounds
+    cycles = [rounds[:4], rounds[4:8], rounds[8:]]
+    for cycle in cycles:
+        assert frozenset().union(*cycle) == set(range(12))  # everybody, once
+    assert set(cycles[0]) != set(cycles[1]) != set(cycles[2])
+
+
+def test_in_turn_nobody_is_two_turns_ahead():
+    """Five of twelve clients in a round: cycles do not end with a round."""
+    fed = federation(sizes=(10,) * 12)
+    method = InTurn(5)
+    state = method.init(fed)
+    for t in range(12):
+        state = method.step(state, fed, t)
+        assert int(state.turns.max() - state.turns.min()) <= 1
+        assert int(state.turns.sum()) == 5 * (t + 1)
+
+
+# --- the order of clients ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize(
+    "method",
+    [CFLGP(3), CFLGP(3, sampled=7), CFLGP.as_released(clusters=4), AutoCFL()],
+    ids=str,
+)
+def test_permuted_clients_give_permuted_models(method, case):
+    """Among many clients k-means has several optima; the order must not choose."""
+    rng = np.random.default_rng(case)
+    clients = 12
+    perm = rng.permutation(clients)
+    sizes = rng.integers(6, 20, clients).tolist()
+    shape, model = NETWORKS["mlp"]
+    data = blobs(samples=sum(sizes) + 4 * clients, shape=shape)
+    parts = ragged(sizes)
+    moved = Partition([parts.train[k] for k in perm], [parts.test[k] for k in perm])
+    options = {"local": Local(lr=0.05, batch_size=5), "dtype": torch.float64}
+    here = served(go(method, Federation(data, parts, model, **options), 3))
+    there = served(go(method, Federation(data, moved, model, ids=perm, **options), 3))
+    torch.testing.assert_close(there, here[perm], rtol=0, atol=1e-9)
 
 
 # --- the search for settings ---------------------------------------------------------

@@ -643,7 +643,7 @@ def test_power_of_choice_without_choice_is_fedavg():
         3, proportional=False, aggregation="samples"
     )
     for bad in ({"on": "server"}, {"aggregation": "x"}):
-        with pytest.raises(ValueError, match="aggregation is"):
+        with pytest.raises(ValueError, match="need '"):
             PowerOfChoice(**bad)
 
 

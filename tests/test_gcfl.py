@@ -450,7 +450,7 @@ def test_gcfl_refuses(wrong):
 
 
 def test_gcfl_needs_some_mass():
-    with pytest.raises(ValueError, match="not all 0"):
+    with pytest.raises(ValueError, match="alpha, beta, gamma above 0"):
         GCFL(alpha=0, beta=0, gamma=0)
 
 

@@ -35,10 +35,10 @@ def test_tasks_are_well_formed(profile, table):
         return
     cells = {(task.dataset, task.seed, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks) and {task.profile for task in tasks} == {profile}
-    assert (
-        len({task.seed for task in tasks})
-        >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
-    )
+    least = {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+    if table == "tuning":  # the search has one seed of its own
+        least = 1
+    assert len({task.seed for task in tasks}) >= least
     assert [task.seed for task in tasks] == sorted(task.seed for task in tasks)
 
 

@@ -307,5 +307,5 @@ def test_fixed_clusters_refuse_another_federation():
 
 
 def test_fedopt_refuses_an_unknown_rule():
-    with pytest.raises(ValueError, match="adam or yogi"):
+    with pytest.raises(ValueError, match="'adam' or 'yogi'"):
         FedOpt(rule="sgd")

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
-from .choice import seats, weighted_sample
+from .choice import num_sampled, weighted_sample
 
 
 class State(NamedTuple):
@@ -49,10 +50,15 @@ class ActiveFL:
     scaled: bool = True  # v_k = √n_k times the mean loss; False: the mean loss
 
     def __post_init__(self) -> None:
-        if not (0 <= self.alpha1 < 1 and self.alpha2 >= 0 and 0 <= self.alpha3 <= 1):
-            raise ValueError(
-                f"{self!r}: need 0 <= alpha1 < 1, alpha2 >= 0 and 0 <= alpha3 <= 1"
-            )
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            alpha1=checks.number(least=0, below=1),
+            alpha2=checks.number(least=0),
+            alpha3=checks.number(least=0, most=1),
+            candidates=checks.optional(checks.integer(1)),
+            scaled=checks.flag,
+        )
 
     @classmethod
     def as_printed(cls, sampled: int | float = 10) -> ActiveFL:
@@ -83,38 +89,30 @@ class ActiveFL:
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta, labels, value = state
-        m, pool = seats(self.sampled, fed.K), torch.ones_like(labels, dtype=torch.bool)
+        m = num_sampled(self.sampled, fed.K)
+        everybody = torch.ones_like(labels, dtype=torch.bool)
+        pool = everybody
         if self.candidates is not None:
             A = fed.sample(max(self.candidates, m))
-            pool = torch.zeros_like(pool).index_fill(0, A, True)
+            pool = torch.zeros_like(everybody).index_fill(0, A, True)
             value = value.index_copy(0, A, self.worth(fed, theta[0], A))
-        left = value.argsort(stable=True)[
-            : int(self.alpha1 * fed.K)
-        ]  # the α_1 K clients of least value
+
+        # v_k = -∞ for the α_1 K clients of least value
+        left_out = value.argsort(stable=True)[: int(self.alpha1 * fed.K)]
         logits = (self.alpha2 * value).where(pool, -torch.inf)  # p_k ∝ exp(α_2 v_k)
-        logits = logits.index_fill(0, left, -torch.inf)  # v_k = -∞
-        most = min(m - int(self.alpha3 * m), int(logits.isfinite().sum()))
-        S = weighted_sample(fed, most, logits)  # (1 - α_3) m clients by p_k
-        if most < m:  # α_3 m of the others, uniformly
-            S = (
-                torch.cat(
-                    [
-                        S,
-                        fed.sample(
-                            m - most,
-                            among=torch.ones_like(pool).index_fill(0, S, False),
-                        ),
-                    ]
-                )
-                .sort()
-                .values
-            )
-        up = fed.train(theta[0], S)
-        if self.candidates is None:
-            value = value.index_copy(
-                0, S, self.worth(fed, theta[0], S)
-            )  # v_k of those who trained, at the w they got
-        return State(mean(up.theta, fed.n[S])[None], labels, value)
+        logits = logits.index_fill(0, left_out, -torch.inf)
+        by_value = min(m - int(self.alpha3 * m), int(logits.isfinite().sum()))
+        clients = weighted_sample(fed, by_value, logits)  # (1 - α_3) m by p_k
+        if by_value < m:  # α_3 m of the others, uniformly
+            others = everybody.index_fill(0, clients, False)
+            uniform = fed.sample(m - by_value, among=others)
+            clients = torch.cat([clients, uniform]).sort().values
+
+        trained = fed.train(theta[0], clients).theta
+        if self.candidates is None:  # v_k of those who trained, at the w they got
+            worth = self.worth(fed, theta[0], clients)
+            value = value.index_copy(0, clients, worth)
+        return State(mean(trained, fed.n[clients])[None], labels, value)
 
     def worth(self, fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
         """Value w at clients."""

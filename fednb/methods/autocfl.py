@@ -26,7 +26,7 @@ vote is worth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class AutoCFL:
     """Let the first rounds vote on who belongs together; then average within those
     clusters.
     """
+
+    revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
 
     sampled: int | float = 1.0  # after the vote; in it all clients take part
     voting: int = 2  # rounds
@@ -81,9 +83,9 @@ class AutoCFL:
         if t < self.voting:
             delta = (trained - theta[0])[:, : fed.layout.P]
             alike = (1 + cosine(delta)) / 2
-            vote = best_spectral(alike, self.n_max, fed.draw())
-            together = vote.labels[:, None] == vote.labels
-            weight = 1 / (1 + min(vote.score, 1.0))  # 1: perfect clusters; ½: none
+            found, score = self.vote(alike, fed.draw())
+            together = found[:, None] == found
+            weight = 1 / (1 + min(score, 1.0))  # 1: perfect clusters; ½: none
             ballots = ballots + weight * together.to(ballots)
             total = total + weight
         if t == self.voting - 1:
@@ -91,6 +93,17 @@ class AutoCFL:
             theta = theta.repeat(int(labels.max()) + 1, 1)
         theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
         return State(theta, labels, ballots, total)
+
+    def vote(self, alike: Tensor, seed: int) -> tuple[Tensor, float]:
+        """Labels (K,) of one spectral clustering, and its Davies–Bouldin score.
+
+        Its k-means draws the first centres by their place in the list. So clients are
+        listed by how much they are like all others, whatever their numbers are.
+        """
+        order = alike.sum(1).argsort(stable=True)
+        best = best_spectral(alike[order][:, order], self.n_max, seed)
+        labels = torch.empty_like(best.labels).index_copy(0, order, best.labels)
+        return labels, best.score
 
     def work(self, fed) -> dict[str, int]:
         """The change of local training that gives all clients the same steps."""

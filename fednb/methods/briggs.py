@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..clustering import agglomerative
 from ..params import mean_by
 from ..similarity import cosine, cosine_distance, sqdist
@@ -50,22 +51,21 @@ class BriggsHC:
     swapped: bool = False  # similarities for distances
 
     def __post_init__(self) -> None:
-        choices = {
-            "metric": ("cosine", "euclidean", "manhattan"),
-            "linkage": ("average", "complete", "single"),
-        }
-        choices |= {
-            "update": ("parameters", "state"),
-            "aggregation": ("samples", "equal"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"BriggsHC({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
-                )
+        checks.fields(
+            self,
+            warmup=checks.integer(0),
+            threshold=checks.number(least=0),
+            metric=checks.choice("cosine", "euclidean", "manhattan"),
+            linkage=checks.choice("average", "complete", "single"),
+            sampled=checks.sampled,
+            update=checks.choice("parameters", "state"),
+            aggregation=checks.choice("samples", "equal"),
+            swapped=checks.flag,
+        )
         if self.swapped and self.metric != "cosine":
             raise ValueError(
-                f"BriggsHC(metric={self.metric!r}, swapped=True): only the cosine has a similarity"
+                f"BriggsHC(metric={self.metric!r}, swapped=True): "
+                "only the cosine has a similarity"
             )
 
     @classmethod

@@ -1,27 +1,30 @@
-"""CFL-GP: Kim, Kim, de Veciana, *Clustered federated learning via gradient-based partitioning*, ICML 2024
-(Algorithm 1).
+"""CFL-GP: Kim, Kim, de Veciana, *Clustered federated learning via gradient-based
+partitioning*, ICML 2024 (Algorithm 1).
 
 | paper | here |
 |---|---|
 | C clients, K models θ_k | fed.K, theta (clusters, D) |
 | P, clustering period | period |
 | T_cl, number of cluster updates | updates |
-| g_c, gradient features | G[c] (clusters, d): how client c would move each model, in d of its parameters |
-| β_t, moving average | 1, ½, ⅓, … at the first, second, third time that a model is asked about |
+| g_c, gradient features | G[c] (clusters, d): client c's moves of each model |
+| β_t, moving average | 1, ½, ⅓, … at the n-th time that a model is asked about |
 
-A gradient is what local training does to a model. Every ``period`` rounds one model in turn, the criterion, is trained
-by all clients, and the features are clustered by k-means in their ``clusters`` leading singular directions. That the
-models take turns is our reading of the paper; the rest is in its abstract, its algorithm's inputs and its code.
+A gradient is what local training does to a model, in d of its parameters. Every
+``period`` rounds one model in turn, the criterion, is trained by all clients, and the
+features are clustered by k-means in their ``clusters`` leading singular directions.
+That the models take turns is our reading of the paper; the rest is in its abstract, its
+algorithm's inputs and its code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..clustering import keep_names, weighted_kmeans
 from ..params import mean_by
 
@@ -38,27 +41,32 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class CFLGP:
-    """Group clients that would move the models in the same directions, remembered over many rounds.
+    """Group clients that would move the models in the same directions, remembered over
+    many rounds.
 
-    In the released code the criterion is the first model for ever, and what a client notes down in its place is how
-    it moves the model of its own cluster: ``as_released``.
+    In the released code the criterion is always the first model, and a client records
+    in its place how it moves the model of its own cluster: ``as_released``.
     """
+
+    revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
 
     clusters: int = 5
     sampled: int | float = 1.0
     period: int = 1
     updates: int = 50  # clusters are final after so many
-    features: int = 4096  # d: parameters drawn at random; the authors' option takes one in a hundred
-    criterion: str = "cycle"  # the models in turn; or "own": the first model's place, filled with the client's own
+    features: int = 4096  # d: parameters drawn at random; the authors': one in 100
+    criterion: str = "cycle"  # the models in turn; or "own": as released
 
     def __post_init__(self) -> None:
-        if min(self.clusters, self.period, self.features) < 1 or self.criterion not in (
-            "cycle",
-            "own",
-        ):
-            raise ValueError(
-                f"{self!r}: need clusters, period, features >= 1 and criterion 'cycle' or 'own'"
-            )
+        checks.fields(
+            self,
+            clusters=checks.integer(1),
+            sampled=checks.sampled,
+            period=checks.integer(1),
+            updates=checks.integer(0),
+            features=checks.integer(1),
+            criterion=checks.choice("cycle", "own"),
+        )
 
     @classmethod
     def as_released(cls, **changes) -> CFLGP:
@@ -72,53 +80,59 @@ class CFLGP:
 
     def init(self, fed) -> State:
         """Models differ; all clients begin with the first; features are zero."""
-        theta, P = fed.start(self.clusters), fed.layout.P
+        theta = fed.start(self.clusters)
         draw = torch.Generator().manual_seed(fed.draw())
-        columns = (
-            torch.randperm(P, generator=draw)[: self.features]
-            .sort()
-            .values.to(theta.device)
-        )
+        order = torch.randperm(fed.layout.P, generator=draw)
+        columns = order[: self.features].sort().values.to(theta.device)
         G = theta.new_zeros(fed.K, self.clusters, len(columns))
-        return State(
-            theta, torch.zeros_like(fed.n), G, torch.zeros_like(G[:, :, 0]), columns
-        )
+        asked = torch.zeros_like(G[:, :, 0])
+        return State(theta, torch.zeros_like(fed.n), G, asked, columns)
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta, labels, G, asked, columns = state
-        S = fed.sample(self.sampled)
-        up = fed.train(theta[labels[S]], S)  # clients train the model of their cluster
+        clients = fed.sample(self.sampled)
+        before = theta[labels[clients]]
+        trained = fed.train(before, clients).theta  # the model of one's cluster
         if t % self.period == 0 and t // self.period < self.updates:
-            c = (t // self.period) % len(theta) if self.criterion == "cycle" else 0
-            move = (up.theta - theta[labels[S]])[:, columns]
-            if (
-                self.criterion == "cycle"
-            ):  # the others train the criterion too; their cluster's model is another
-                others = labels[S] != c
-                if others.any():
-                    there = fed.train(theta[c], S[others], slot=1).theta
-                    move = move.index_copy(
-                        0, others.nonzero()[:, 0], (there - theta[c])[:, columns]
-                    )
-            G, asked = G.clone(), asked.clone()
-            asked[S, c] += 1
-            G[S, c] += (move - G[S, c]) / asked[
-                S, c, None
-            ]  # g_c <- (1 − β) g_c + β gradient
+            c = 0
+            move = (trained - before)[:, columns]
+            if self.criterion == "cycle":
+                c = (t // self.period) % len(theta)
+                move = self.moves_of(c, fed, state, clients, move)
+            G = G.clone()
+            asked = asked.clone()
+            asked[clients, c] += 1
+            # g_c <- (1 − β) g_c + β gradient, with β = 1 / asked
+            G[clients, c] += (move - G[clients, c]) / asked[clients, c, None]
             labels = self.partition(G, labels, fed.draw())
-        return State(
-            mean_by(up.theta, fed.n[S], labels[S], old=theta), labels, G, asked, columns
-        )
+        theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
+        return State(theta, labels, G, asked, columns)
+
+    def moves_of(
+        self, c: int, fed, state: State, clients: Tensor, move: Tensor
+    ) -> Tensor:  # (n, d)
+        """How the clients move model c: those of other clusters train it, too."""
+        others = state.labels[clients] != c
+        if not others.any():
+            return move
+        there = fed.train(state.theta[c], clients[others], slot=1).theta
+        change = (there - state.theta[c])[:, state.columns]
+        return move.index_copy(0, others.nonzero()[:, 0], change)
 
     def partition(self, G: Tensor, old: Tensor, seed: int) -> Tensor:  # (K,)
-        """Cluster the features, and name the clusters so that most clients keep theirs."""
+        """Cluster the features, and name the clusters so that most clients keep theirs.
+
+        k-means draws its first centres by their place in the list. So clients are
+        listed by the length of their features, whatever their numbers are.
+        """
         x = G.flatten(1).double()  # (K, C d)
-        size, axes = torch.linalg.eigh(
-            x @ x.T
-        )  # the leading singular directions, by way of the Gram matrix
+        order = x.norm(dim=1).argsort(stable=True)
+        x = x[order]
+        # the leading singular directions, by way of the Gram matrix
+        size, axes = torch.linalg.eigh(x @ x.T)
         leading = (axes * size.clamp_min(0).sqrt())[:, -self.clusters :]
-        found = weighted_kmeans(
-            leading, torch.ones_like(size), min(self.clusters, len(x)), seed
-        )
-        return keep_names(found, old, self.clusters)
+        clusters = min(self.clusters, len(x))
+        found = weighted_kmeans(leading, torch.ones_like(size), clusters, seed)
+        named = keep_names(found, old[order], self.clusters)
+        return torch.empty_like(old).index_copy(0, order, named)

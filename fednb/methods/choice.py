@@ -12,15 +12,21 @@ import math
 import torch
 from torch import Tensor
 
+from .. import checks
 
-def seats(sampled: int | float, K: int) -> int:
-    """How many of K clients: a number of them, at most K, or a fraction; as ``fed.sample`` counts."""
-    fraction = isinstance(sampled, float)
-    if not sampled > 0 or (fraction and sampled > 1):
-        raise ValueError(
-            f"sampled={sampled!r} is neither a positive number of clients nor a fraction in (0, 1]"
-        )
-    return math.ceil(sampled * K) if fraction else min(sampled, K)
+
+def num_sampled(sampled: int | float, K: int) -> int:
+    """How many of K clients: a number of them, at most K, or a fraction of them.
+
+    ``fed.sample`` counts alike.
+    """
+    checks.argument("num_sampled", "sampled", sampled, checks.sampled)
+    if isinstance(sampled, float):
+        return math.ceil(sampled * K)
+    return min(sampled, K)
+
+
+seats = num_sampled  # the old name
 
 
 def gumbel(fed) -> Tensor:  # (K,)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -41,8 +42,12 @@ class Ensemble:
     sampled: int | float = 1.0
 
     def __post_init__(self) -> None:
-        if self.members < 1 or not self.mu >= 0:
-            raise ValueError(f"{self!r}: need at least one member, and mu >= 0")
+        checks.fields(
+            self,
+            members=checks.integer(1),
+            mu=checks.number(least=0),
+            sampled=checks.sampled,
+        )
 
     def init(self, fed) -> State:
         """Initialise every member differently."""

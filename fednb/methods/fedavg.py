@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -32,6 +33,9 @@ class FedAvg:
     """Average the clients' models, weighted by their numbers of samples."""
 
     sampled: int | float = 1.0  # clients per round: a number, or a fraction
+
+    def __post_init__(self) -> None:
+        checks.fields(self, sampled=checks.sampled)
 
     def init(self, fed) -> State:
         """Initialise w_0."""

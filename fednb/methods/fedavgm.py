@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -35,6 +36,14 @@ class FedAvgM:
     sampled: int | float = 1.0
     beta: float = 0.9
     server_lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            beta=checks.number(least=0, below=1),
+            server_lr=checks.number(above=0),
+        )
 
     def init(self, fed) -> State:
         """Start with no momentum."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -40,8 +41,15 @@ class FedOpt:
     tau: float = 1e-3  # adaptivity: the larger, the closer to FedAvgM
 
     def __post_init__(self) -> None:
-        if self.rule not in ("adam", "yogi"):
-            raise ValueError(f"FedOpt(rule={self.rule!r}): choose adam or yogi")
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            rule=checks.choice("adam", "yogi"),
+            server_lr=checks.number(above=0),
+            beta1=checks.number(least=0, below=1),
+            beta2=checks.number(least=0, below=1),
+            tau=checks.number(above=0),
+        )
 
     def init(self, fed) -> State:
         """Initialise x_0 and v_{-1} = τ²."""

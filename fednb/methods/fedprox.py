@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import checks
 from ..params import mean
 from .fedavg import FedAvg, State
 
@@ -21,6 +22,9 @@ class FedProx(FedAvg):
     """FedAvg whose clients are pulled back to the model they received; μ = 0 is FedAvg."""
 
     mu: float = 0.1
+
+    def __post_init__(self) -> None:
+        checks.fields(self, sampled=checks.sampled, mu=checks.number(least=0))
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 2."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean_by
 
 
@@ -32,10 +33,14 @@ class FixedClusters:
     sampled: int | float = 1.0
 
     def __post_init__(self) -> None:
-        labels = tuple(int(label) for label in self.labels)
+        checks.fields(self, sampled=checks.sampled)
+        labels = tuple(np.asarray(self.labels).tolist())
+        for label in labels:
+            checks.argument("FixedClusters", "label", label, checks.integer(0))
         if not labels or set(labels) != set(range(max(labels) + 1)):
             raise ValueError(
-                "FixedClusters: labels must use every number 0, 1, ..., C - 1; see clustering.relabel"
+                "FixedClusters: labels must use every number 0, 1, ..., C - 1; "
+                "see clustering.relabel"
             )
         object.__setattr__(self, "labels", labels)  # hashable, and the repr tells all
 
@@ -44,6 +49,9 @@ class FixedClusters:
         cls, sizes: Sequence[int], seed: int = 0, sampled: int | float = 1.0
     ) -> FixedClusters:
         """Clusters of the given sizes whose members are drawn at random."""
+        for size in sizes:
+            checks.argument("FixedClusters.random", "size", size, checks.integer(1))
+        checks.argument("FixedClusters.random", "seed", seed, checks.seed)
         labels = np.repeat(np.arange(len(sizes)), sizes)
         return cls(np.random.default_rng(seed).permutation(labels), sampled)
 

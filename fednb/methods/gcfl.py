@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .. import checks
 from ..clustering import otsu_components
 from ..params import mean
 from ..similarity import attraction
@@ -82,21 +83,28 @@ class GCFL:
     absent: str = "silent"  # who was not sampled has no part in Eq. 4, as in FedAvg; or "count": with the model it had
 
     def __post_init__(self) -> None:
-        choices = {
-            "location": ("probe", "parameters"),
-            "singletons": ("alone", "join"),
-            "absent": ("silent", "count"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"GCFL({name}={getattr(self, name)!r}): choose {' or '.join(allowed)}"
-                )
-        weights = (self.alpha, self.beta, self.gamma)
-        if min(weights) < 0 or max(weights) == 0 or self.window < 1 or self.probe < 1:
-            raise ValueError(
-                f"{self!r}: need weights >= 0 that are not all 0, and window, probe >= 1"
-            )
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            delta_init=checks.number(least=0, infinite=True),
+            latest=checks.optional(checks.integer(0)),
+            probe=checks.integer(1),
+            location=checks.choice("probe", "parameters"),
+            mass=checks.flag,
+            alpha=checks.number(least=0),
+            beta=checks.number(least=0),
+            gamma=checks.number(least=0),
+            window=checks.integer(1),
+            zeta=checks.number(above=0),
+            shielded=checks.flag,
+            shield=checks.number(above=0),
+            normalised=checks.flag,
+            bins=checks.optional(checks.integer(2)),
+            singletons=checks.choice("alone", "join"),
+            absent=checks.choice("silent", "count"),
+        )
+        if max(self.alpha, self.beta, self.gamma) == 0:
+            raise ValueError(f"{self!r}: need one of alpha, beta, gamma above 0")
 
     def init(self, fed) -> State:
         """Start with a single model θ_global^0."""

@@ -1,47 +1,56 @@
 """InTurn: FedAvg whose clients take turns. The control for methods that select clients.
 
-A method may do better than uniform sampling just because it comes back to nobody too soon. This one does only that.
+A method may do better than uniform sampling just because it leaves nobody out for long.
+This one does only that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
-from .choice import seats
+from .choice import num_sampled
 
 
 class State(NamedTuple):
-    """One model for all, and when each client last trained."""
+    """One model for all, and how often each client trained."""
 
     theta: Tensor  # (1, D)
     labels: Tensor  # (K,) zeros
-    seen: Tensor  # (K,) the round it was last seen, from 1; 0: never
+    turns: Tensor  # (K,) number of rounds in which it trained
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Train the clients who have waited longest, in an order drawn anew each time, and average by samples."""
+    """Train the clients that had the fewest turns, and average by samples.
+
+    Nobody has another turn before everybody had one. The order is drawn anew for every
+    cycle, so clients meet others in each. The last round of a cycle is filled up with
+    clients of the next.
+    """
+
+    revision: ClassVar[int] = 2  # 2: clients that trained together part again
 
     sampled: int | float = 10  # clients per round: a number, or a fraction
 
+    def __post_init__(self) -> None:
+        checks.fields(self, sampled=checks.sampled)
+
     def init(self, fed) -> State:
-        """Nobody was seen."""
+        """Nobody had a turn."""
         return State(fed.start(), torch.zeros_like(fed.n), torch.zeros_like(fed.n))
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
-        wait = (
-            t - state.seen
-        ).double() + fed.tickets()  # a ticket is less than a round: it settles ties
-        S = wait.topk(seats(self.sampled, fed.K)).indices.sort().values
-        up = fed.train(state.theta[0], S)
-        return State(
-            mean(up.theta, fed.n[S])[None],
-            state.labels,
-            state.seen.index_fill(0, S, t + 1),
-        )
+        waiting = state.turns + fed.tickets()  # a ticket in [0, 1) settles ties
+        first = waiting.argsort(stable=True)[: num_sampled(self.sampled, fed.K)]
+        clients = first.sort().values
+        trained = fed.train(state.theta[0], clients).theta
+        theta = mean(trained, fed.n[clients])[None]
+        turns = state.turns.index_add(0, clients, torch.ones_like(clients))
+        return State(theta, state.labels, turns)

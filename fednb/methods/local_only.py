@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
+
 
 class State(NamedTuple):
     """A model for each client."""
@@ -22,6 +24,9 @@ class LocalOnly:
 
     sampled: int | float = 1.0
 
+    def __post_init__(self) -> None:
+        checks.fields(self, sampled=checks.sampled)
+
     def init(self, fed) -> State:
         """All clients start from the same model."""
         return State(
@@ -29,7 +34,7 @@ class LocalOnly:
         )
 
     def step(self, state: State, fed, t: int) -> State:
-        """Train the sampled clients on; nobody hears of it."""
+        """Train the sampled clients on; nothing is sent."""
         S = fed.sample(self.sampled)
         up = fed.train(state.theta[S], S, travels=False)
         return State(state.theta.index_copy(0, S, up.theta), state.labels)

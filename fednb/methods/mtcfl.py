@@ -36,6 +36,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean_by
 from .cfl import cut
 
@@ -62,6 +63,15 @@ class MTCFL:
     gamma_max: float = 0.7071  # √½: a split needs cosines across of at most 0
     wait: int = 1  # rounds without a split
     smallest: int = 2  # fewer sampled members do not split a cluster
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            gamma_max=checks.number(least=0, most=1),
+            wait=checks.integer(0),
+            smallest=checks.integer(2),
+        )
 
     def init(self, fed) -> State:
         """All clients are one cluster."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from .. import checks
 from ..clustering import by_distance
 from ..params import mean_by
 from ..similarity import cosine_distance
@@ -67,23 +68,20 @@ class OCFL:
     )
 
     def __post_init__(self) -> None:
-        choices = {
-            "clusterer": ("hdbscan", "kmeans", "affinity", "meanshift"),
-            "update": ("parameters", "state"),
-        }
-        choices |= {
-            "aggregation": ("samples", "equal"),
-            "noise": ("nearest", "together", "alone"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"OCFL({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
-                )
-        if min(self.window, self.clusters, self.p) < 1:
-            raise ValueError(
-                f"OCFL(window={self.window}, clusters={self.clusters}, p={self.p}): none may be below 1"
-            )
+        checks.fields(
+            self,
+            clusterer=checks.choice("hdbscan", "kmeans", "affinity", "meanshift"),
+            clusters=checks.integer(1),
+            sampled=checks.sampled,
+            window=checks.integer(1),
+            p=checks.number(least=1, infinite=True),
+            at=checks.optional(checks.integer(0)),
+            strict=checks.flag,
+            update=checks.choice("parameters", "state"),
+            aggregation=checks.choice("samples", "equal"),
+            noise=checks.choice("nearest", "together", "alone"),
+            swapped=checks.flag,
+        )
 
     @classmethod
     def as_printed(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:

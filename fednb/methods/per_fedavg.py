@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -41,6 +42,15 @@ class PerFedAvg:
     beta: float | None = None  # the step of w; None: the federation's lr
     tau: int = 10  # local steps of w, each on two fresh batches
 
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            alpha=checks.number(above=0),
+            beta=checks.optional(checks.number(above=0)),
+            tau=checks.integer(1),
+        )
+
     def init(self, fed) -> State:
         """Initialise w_0; nobody is personal yet."""
         return State(
@@ -54,7 +64,7 @@ class PerFedAvg:
             "steps": 1,
             "momentum": 0.0,
             "optimizer": "sgd",
-            "lr": self.beta or fed.local.lr,
+            "lr": fed.local.lr if self.beta is None else self.beta,
         }
         near = far | {"lr": self.alpha, "lr_decay": 1.0}
         w, P = (

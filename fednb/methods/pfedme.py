@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..params import mean
 
 
@@ -45,6 +46,19 @@ class PFedMe:
     lr: float | None = None  # of the personal steps; None: the federation's
     all_train: bool = False
 
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            lam=checks.number(least=0),
+            eta=checks.number(least=0),
+            beta=checks.number(least=0),
+            local_rounds=checks.integer(1),
+            steps=checks.integer(1),
+            lr=checks.optional(checks.number(above=0)),
+            all_train=checks.flag,
+        )
+
     def init(self, fed) -> State:
         """Initialise w_0; nobody is personal yet."""
         return State(
@@ -64,7 +78,7 @@ class PFedMe:
                 args=(w,),
                 travels=r == 0,  # w goes down and up once a round
                 steps=self.steps,
-                lr=self.lr or fed.local.lr,
+                lr=fed.local.lr if self.lr is None else self.lr,
             )
             theta = up.theta
             pull = self.eta * self.lam * (w - theta)[:, :P]

@@ -15,9 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
+from .. import checks
 from ..params import mean
-from .choice import seats, weighted_sample
+from .choice import num_sampled, weighted_sample
 from .fedavg import State
 
 
@@ -37,13 +39,14 @@ class PowerOfChoice:
     on: str = "train"  # the data whose loss is asked for; or "test"
 
     def __post_init__(self) -> None:
-        if self.aggregation not in ("equal", "samples") or self.on not in (
-            "train",
-            "test",
-        ):
-            raise ValueError(
-                f'{self!r}: aggregation is "equal" or "samples", on "train" or "test"'
-            )
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            candidates=checks.optional(checks.integer(1)),
+            proportional=checks.flag,
+            aggregation=checks.choice("equal", "samples"),
+            on=checks.choice("train", "test"),
+        )
 
     @classmethod
     def as_printed(cls, sampled: int | float = 10) -> PowerOfChoice:
@@ -61,20 +64,22 @@ class PowerOfChoice:
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
-        w, m = state.theta[0], seats(self.sampled, fed.K)
-        d = min(max(self.candidates or 2 * m, m), fed.K)
+        w = state.theta[0]
+        m = num_sampled(self.sampled, fed.K)
         # 1. sample the candidate client set A of d clients
-        A = (
-            weighted_sample(fed, d, fed.n.double().log())
-            if self.proportional
-            else fed.sample(d)
-        )
-        loss = fed.loss(
-            w, A, on=self.on
-        )  # 2. estimate local losses: send w to A, get F_k(w)
-        S = (
-            A[loss.nan_to_num(-torch.inf).topk(m).indices].sort().values
-        )  # 3. the m with the largest F_k(w)
-        up = fed.train(w, S)
-        weights = fed.n[S] if self.aggregation == "samples" else None
-        return State(mean(up.theta, weights)[None], state.labels)
+        d = 2 * m if self.candidates is None else max(self.candidates, m)
+        A = self.candidate_set(fed, min(d, fed.K))
+        # 2. estimate local losses: send w to A, get F_k(w)
+        loss = fed.loss(w, A, on=self.on)
+        # 3. the m with the largest F_k(w); nan, without test samples, counts least
+        highest = loss.nan_to_num(-torch.inf).topk(m).indices
+        clients = A[highest].sort().values
+        trained = fed.train(w, clients).theta
+        weights = fed.n[clients] if self.aggregation == "samples" else None
+        return State(mean(trained, weights)[None], state.labels)
+
+    def candidate_set(self, fed, d: int) -> Tensor:  # (d,)
+        """Draw d clients, by their shares p_k of all samples or uniformly."""
+        if self.proportional:
+            return weighted_sample(fed, d, fed.n.double().log())
+        return fed.sample(d)

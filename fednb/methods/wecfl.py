@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .. import checks
 from ..clustering import weighted_kmeans
 from ..params import Layout, mean_by
 from ..similarity import sqdist
@@ -50,21 +51,15 @@ class WeCFL:
     settle: bool = True  # k-means until it settles, from fresh centres; False: one E step from the last centres
 
     def __post_init__(self) -> None:
-        choices = {
-            "representation": ("last", "dense", "all"),
-            "distance": ("euclidean", "cosine"),
-            "weights": ("samples", "batches", "equal"),
-            "aggregation": ("samples", "batches", "equal"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{type(self).__name__}({name}={getattr(self, name)!r}): choose {', '.join(allowed)}"
-                )
-        if self.clusters < 1:
-            raise ValueError(
-                f"{type(self).__name__}(clusters={self.clusters}): need at least one"
-            )
+        checks.fields(
+            self,
+            clusters=checks.integer(1),
+            representation=checks.choice("last", "dense", "all"),
+            distance=checks.choice("euclidean", "cosine"),
+            weights=checks.choice("samples", "batches", "equal"),
+            aggregation=checks.choice("samples", "batches", "equal"),
+            settle=checks.flag,
+        )
 
     @classmethod
     def as_printed(cls, clusters: int = 5) -> WeCFL:
