@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .conv import accelerate, keep_memory
 from .params import Layout
-from .training import Local, Plan, augment, descend, fresh_state
+from .training import Local, Plan, Seeded, augment, descend, draws, fresh_state
 
 Correction = Callable[
     ..., Tensor
@@ -69,16 +70,12 @@ class Lean:
     def __init__(
         self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int
     ) -> None:
-        self.layout, self.x, self.y = Layout.of(module), x, y
-        self.mean_loss = (
-            F.cross_entropy
-            if loss is cross_entropy
-            else lambda out, y: loss(out, y).mean()
-        )  # fused
-        self.draws = has_dropout(module)
-        self.workers = (
-            1 if self.draws else workers
-        )  # threads would share dropout's random stream
+        self.layout = Layout.of(module)
+        self.x = x
+        self.y = y
+        self.mean_loss = mean_of(loss)
+        self.draws = modes_that_draw(module, x)
+        self.workers = workers
         self._module = module
         self._stop = threading.Event()  # set when all threads should end
         keep_memory()
@@ -133,17 +130,16 @@ class Lean:
             None if plan.shift is None else plan.shift.to(flat.device),
         )
         losses = []
-        if self.draws:
-            torch.manual_seed(plan.seed)
+        stream = self._stream(plan.seed, training=True)
         for s, b in enumerate(plan.size):
             if self._stop.is_set():
                 break
             x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
             if shift is not None:
                 x = augment(x, shift[s, :b])
-            loss = self.mean_loss(
-                low_precision(forward, x) if local.amp else forward(x), y
-            )
+            with stream:
+                outputs = low_precision(forward, x) if local.amp else forward(x)
+                loss = self.mean_loss(outputs, y)
             losses.append(loss.detach())
             g = list(torch.autograd.grad(loss, parameters))
             if whole:
@@ -158,8 +154,13 @@ class Lean:
         tasks: Sequence[tuple[Tensor, Tensor]],
         batch: int = 500,
         train: bool = False,
+        seed: int = 0,
     ) -> list[Tensor]:
-        """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model -> (m, ...); in eval mode, or not."""
+        """Outputs (m, ...) of each task (row (D,), inputs (m, ...)).
+
+        ``train`` evaluates in training mode. A model that draws random numbers draws
+        them from streams that depend on ``seed`` and on the place of the task.
+        """
         done = [
             list(x.split(batch)) for _, x in tasks
         ]  # inputs, each to be replaced by its outputs
@@ -168,12 +169,16 @@ class Lean:
         def one(worker: Worker, k: int) -> None:
             i, j = pieces[k]
             worker.module.train(train)
-            with torch.no_grad():
+            with torch.no_grad(), self._stream(seed + k, training=train):
                 worker.row.copy_(tasks[i][0])
                 done[i][j] = worker.forward(done[i][j])
 
         self._each(len(pieces), one)
         return [torch.cat(parts) for parts in done]
+
+    def _stream(self, seed: int, training: bool) -> AbstractContextManager:
+        """The random stream of a model that draws in this mode; else nothing."""
+        return Seeded(seed) if self.draws[training] else nullcontext()
 
     def _each(self, n: int, task: Callable[[Worker, int], None]) -> None:
         """Run task(worker, i) for i < n on all workers; the first error stops them and says which i it was."""
@@ -198,22 +203,45 @@ class Lean:
                     self._stop.set()
                     raise TaskError(i) from error
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # the same bits whatever the number of workers
-        try:
-            with (
-                torch.random.fork_rng(devices=[], enabled=self.draws),
-                ThreadPoolExecutor(self.workers) as pool,
-            ):
-                futures = [pool.submit(work, worker) for worker in self._pool[:n]]
-                try:
-                    for future in futures:
-                        future.result()
-                except BaseException:  # Ctrl-C too: the threads end at their next step, then the pool closes
-                    self._stop.set()
-                    raise
-        finally:
-            torch.set_num_threads(threads)
+        alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        with one_thread(), ThreadPoolExecutor(self.workers, **alone) as pool:
+            futures = [pool.submit(work, worker) for worker in self._pool[:n]]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:  # Ctrl-C too: the threads end at their next step
+                self._stop.set()
+                raise
+
+
+class _Threads:
+    """How many threads torch had before the first open ``one_thread``."""
+
+    lock = threading.Lock()
+    open = 0
+    before = 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside.
+
+    With more threads a sum or a matrix product is added up in another order, and its
+    last bits differ. Inside, they are the same on any number of cores. Several Python
+    threads may be inside at once; the last to leave restores what the first one found.
+    """
+    with _Threads.lock:
+        if _Threads.open == 0:
+            _Threads.before = torch.get_num_threads()
+        _Threads.open += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.open -= 1
+            if _Threads.open == 0:
+                torch.set_num_threads(_Threads.before)
 
 
 class Batched:
@@ -229,14 +257,21 @@ class Batched:
         chunk: int | None = None,
         memory: float | None = None,
     ) -> None:
-        if has_dropout(module):
+        lean = Lean(module, x, y, loss, workers=1)
+        if lean.draws[True]:
             raise ValueError(
-                'vmap has no random stream per client for dropout to draw from: use backend="lean"'
+                "the model draws random numbers while it trains (dropout, say), for "
+                "which the batched backend has no stream per client: use "
+                'backend="lean"'
             )
-        self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
+        self.layout = Layout.of(module)
+        self.x = x
+        self.y = y
+        self.loss = loss
         self.largest = largest  # samples of the largest client
-        self.chunk, self.memory = chunk, memory
-        self.logits = Lean(module, x, y, loss, workers=1).logits
+        self.chunk = chunk
+        self.memory = memory
+        self.logits = lean.logits
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
         for norm in self._norms:
@@ -427,12 +462,18 @@ def squared_error(out: Tensor, y: Tensor) -> Tensor:
     return (out.reshape(y.shape) - y).square().reshape(len(y), -1).mean(1)
 
 
-def has_dropout(module: nn.Module) -> bool:
-    """Whether a layer draws random numbers while it trains."""
-    return any(
-        isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0
-        for m in module.modules()
-    )
+def mean_of(loss: Loss) -> Loss:
+    """The mean of a loss over a batch; cross-entropy has it in one operation."""
+    if loss is cross_entropy:
+        return F.cross_entropy
+    return lambda outputs, y: loss(outputs, y).mean()
+
+
+def modes_that_draw(module: nn.Module, x: Tensor) -> dict[bool, bool]:
+    """Whether the module draws random numbers, by its ``training`` flag."""
+    trial = copy.deepcopy(module)
+    two_samples = x[[0, -1]]
+    return {mode: draws(trial.train(mode), two_samples) for mode in (False, True)}
 
 
 def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

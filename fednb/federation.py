@@ -24,11 +24,10 @@ from .backends import Batched, Correction, Lean, TaskError, cross_entropy, squar
 from .data import Dataset
 from .params import Layout
 from .partition import Partition, class_counts
-from .training import Local, plan
+from .training import Local, Seeded, plan
 
-START, SAMPLE, CLIENT, DRAW, PROBE = range(
-    5
-)  # purposes: random streams of different purpose never meet
+# Purposes: random streams of different purpose never meet.
+START, SAMPLE, CLIENT, DRAW, PROBE, EVALUATE = range(6)
 
 
 class ClientError(RuntimeError):
@@ -350,7 +349,7 @@ class Federation:
         """Outputs of every row on given inputs, computed at the server: (C, D), (m, ...) -> (C, m, classes)."""
         rows = theta[None] if theta.dim() == 1 else theta
         x = torch.as_tensor(x, dtype=self._dtype, device=self.device)
-        out = torch.stack(self.backend.logits([(row, x) for row in rows]))
+        out = torch.stack(self._logits([(row, x) for row in rows]))
         return out[0] if theta.dim() == 1 else out
 
     def evaluate(self, theta: Tensor, labels: Tensor, on: str = "test") -> Evaluation:
@@ -441,8 +440,7 @@ class Federation:
             raise TypeError(
                 "model must be a recipe, not a network: pass a function, e.g. lambda: lenet5(classes=10)"
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self._stream(START, j).integers(2**62)))
+        with Seeded(int(self._stream(START, j).integers(2**62))):
             return self._model().to(self.device, self._dtype)
 
     def _plan(self, k: int, local: Local):
@@ -516,7 +514,14 @@ class Federation:
             (theta[c[0]], self._x[i])
             for c, i in zip(row.split(sizes), index.split(sizes), strict=True)
         ]
-        return torch.cat(self.backend.logits(tasks, train=self.batch_stats))
+        return torch.cat(self._logits(tasks, train=self.batch_stats))
+
+    def _logits(
+        self, tasks: Sequence[tuple[Tensor, Tensor]], train: bool = False
+    ) -> list[Tensor]:
+        """Outputs of each (row, inputs); a model that draws always draws the same."""
+        seed = int(self._stream(EVALUATE).integers(2**62))
+        return self.backend.logits(tasks, train=train, seed=seed)
 
     def _only_finite(self, before, after, losses, plans, homes, local) -> Tensor:
         bad = ~after.sum(
@@ -619,7 +624,7 @@ def _check_model(module: nn.Module, x: Tensor, classes: int, regression: bool) -
         )
     module.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Seeded(0):
             out = module(x[:2])
     except RuntimeError as error:
         raise ValueError(

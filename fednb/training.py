@@ -1,7 +1,9 @@
 """What a client does in a round: its batches, its augmentation, its optimiser.
 
-A client's batches come from a :class:`Plan`, drawn from the client's own random stream before training starts, so that
-neither the number of workers, nor the chunk size, nor the order of clients changes the result.
+A client's batches come from a :class:`Plan`, drawn from the client's own random stream
+before training starts, so that neither the number of workers, nor the chunk size, nor
+the order of clients changes the result. :class:`Seeded` gives a client's dropout, and
+the initialisation of a model, a random stream of their own.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,113 @@ def fresh_state(th: Tensor, local: Local) -> tuple[Tensor, ...]:
     if local.optimizer == "adam":
         return torch.zeros_like(th), torch.zeros_like(th), torch.zeros_like(th[..., :1])
     return (torch.zeros_like(th),) if local.momentum else ()
+
+
+# --- random streams -------------------------------------------------------------------
+
+
+class Seeded(TorchDispatchMode):
+    """A context in which torch's random operations draw from a generator of its own.
+
+    ``with Seeded(5): net = lenet5()`` makes the network that ``torch.manual_seed(5)``
+    and ``lenet5()`` would make, but torch's global generator is neither read nor
+    written, and other threads are not affected. The context may be entered again: its
+    stream goes on where it was. Operations that are given a generator keep it.
+    ``drew`` tells whether a random number was drawn.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.drew = False
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None) -> Any:
+        """Run an operation of torch; give it the generator if it is a random one."""
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in op.tags:
+            return op(*args, **kwargs)
+        if _draws_elsewhere(op, args, kwargs):
+            return op(*args, **kwargs)
+        self.drew = True
+        generator = self._generator(_device_of(args, kwargs))
+        if op is torch.ops.aten.native_dropout.default:
+            return _dropout(*args, generator=generator)
+        random_op = _with_generator(op)
+        if random_op is None:
+            raise RuntimeError(
+                f"{op} draws random numbers but takes no generator, so it cannot be "
+                "seeded: use another operation in the model"
+            )
+        return random_op(*args, **{**kwargs, "generator": generator})
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            generator = torch.Generator(device).manual_seed(self.seed)
+            self._generators[device] = generator
+        return self._generators[device]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would import torch's compiler, which takes seconds
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Leave torch.compile as it is; its flags are shared by all threads."""
+        return True
+
+
+def draws(module: nn.Module, x: Tensor) -> bool:
+    """Whether the module draws random numbers when it is applied to x in its mode."""
+    stream = Seeded(0)
+    with stream, torch.no_grad():
+        module(x)
+    return stream.drew
+
+
+def _draws_elsewhere(op: OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether an operation that may draw was given a generator, or has no need to."""
+    if op is torch.ops.aten._fused_sdp_choice.default:  # only chooses a kernel
+        return True
+    names = _argument_types(op)
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if given.get("generator") is not None:
+        return True
+    rates = [name for name in ("dropout_p", "dropout") if name in names]
+    return any(given.get(name, 0) == 0 for name in rates)
+
+
+@cache
+def _with_generator(op: OpOverload) -> OpOverload | None:
+    """The operation itself if it takes a generator, or its overload that does."""
+    wanted = {**_argument_types(op), "generator": "Optional[Generator]"}
+    for name in op.overloadpacket.overloads():
+        overload = getattr(op.overloadpacket, name)
+        if _argument_types(overload) == wanted:
+            return overload
+    return None
+
+
+@cache
+def _argument_types(op: OpOverload) -> dict[str, str]:
+    """Names and types of an operation's arguments, in their order."""
+    return {argument.name: str(argument.type) for argument in op._schema.arguments}
+
+
+def _device_of(args: tuple, kwargs: dict) -> torch.device:
+    """Where a random operation works: at its first tensor, or where it is told to."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return value.device
+    return torch.device(kwargs.get("device") or "cpu")
+
+
+def _dropout(
+    x: Tensor, p: float, train: bool | None, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Dropout as GPUs do it, where it is one operation that takes no generator."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    kept = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=generator)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return x * kept * scale, kept

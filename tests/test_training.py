@@ -359,33 +359,6 @@ def test_divergence_can_be_recorded_instead(backend):
     assert torch.equal(up.theta[2], theta) and up.theta.isfinite().all()
 
 
-def test_dropout_is_seeded_per_client_and_refused_under_vmap():
-    from torch import nn
-
-    shape, _ = NETWORKS["mlp"]
-
-    def model():
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3)
-        )
-
-    from fednb.federation import Federation
-
-    from .conftest import blobs, ragged
-
-    make = [Federation(blobs(), ragged((9, 14, 7)), model, workers=w) for w in (1, 2)]
-    theta = make[0].start()[0]
-    torch.manual_seed(0)
-    state = torch.get_rng_state()
-    a, b = make[0].train(theta), make[1].train(theta, torch.tensor([2, 0, 1]))
-    assert torch.equal(a.theta, b.theta[torch.tensor([1, 2, 0])])
-    assert torch.equal(
-        torch.get_rng_state(), state
-    )  # the user's own stream is untouched
-    with pytest.raises(ValueError, match="lean"):
-        Federation(blobs(), ragged((9, 14, 7)), model, backend="batched")
-
-
 @pytest.mark.parametrize("backend", ["lean", "batched"])
 def test_amp_trains_in_low_precision_on_the_same_rows(backend):
     exact, amp = (
