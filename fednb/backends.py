@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -26,7 +26,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .conv import accelerate, keep_memory
 from .params import Layout
-from .training import Local, Plan, Seeded, augment, descend, draws, fresh_state
+from .training import (
+    Local,
+    Plan,
+    Seeded,
+    augment,
+    descend,
+    draws,
+    fresh_state,
+    one_thread,
+)
 
 Correction = Callable[
     ..., Tensor
@@ -48,8 +57,8 @@ class Trained(NamedTuple):
 class TaskError(RuntimeError):
     """Task ``i`` of a parallel batch failed; the cause is chained."""
 
-    def __init__(self, i: int) -> None:
-        super().__init__(f"task {i}")
+    def __init__(self, i: int, cause: Exception) -> None:
+        super().__init__(f"task {i}: {type(cause).__name__}: {cause}")
         self.i = i
 
 
@@ -201,7 +210,7 @@ class Lean:
                     task(worker, i)
                 except Exception as error:
                     self._stop.set()
-                    raise TaskError(i) from error
+                    raise TaskError(i, error) from error
 
         alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
         with one_thread(), ThreadPoolExecutor(self.workers, **alone) as pool:
@@ -212,36 +221,6 @@ class Lean:
             except BaseException:  # Ctrl-C too: the threads end at their next step
                 self._stop.set()
                 raise
-
-
-class _Threads:
-    """How many threads torch had before the first open ``one_thread``."""
-
-    lock = threading.Lock()
-    open = 0
-    before = 1
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread inside.
-
-    With more threads a sum or a matrix product is added up in another order, and its
-    last bits differ. Inside, they are the same on any number of cores. Several Python
-    threads may be inside at once; the last to leave restores what the first one found.
-    """
-    with _Threads.lock:
-        if _Threads.open == 0:
-            _Threads.before = torch.get_num_threads()
-        _Threads.open += 1
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        with _Threads.lock:
-            _Threads.open -= 1
-            if _Threads.open == 0:
-                torch.set_num_threads(_Threads.before)
 
 
 class Batched:

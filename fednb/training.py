@@ -9,7 +9,9 @@ the initialisation of a model, a random stream of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -20,6 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import checks
 
 
 @dataclass(frozen=True)
@@ -45,22 +49,22 @@ class Local:
     amp: bool = False  # forward pass in bfloat16
 
     def __post_init__(self) -> None:
-        checks = {
-            "lr": self.lr > 0 and math.isfinite(self.lr),
-            "epochs": self.epochs >= 1,
-            "steps": self.steps is None or self.steps >= 1,
-            "batch_size": self.batch_size is None or self.batch_size >= 1,
-            "momentum": 0 <= self.momentum < 1,
-            "weight_decay": self.weight_decay >= 0,
-            "lr_decay": 0 < self.lr_decay <= 1,
-            "decay_every": self.decay_every >= 1,
-            "optimizer": self.optimizer in ("sgd", "adam"),
-        }
-        for name, good in checks.items():
-            if not good:
-                raise ValueError(
-                    f"Local({name}={getattr(self, name)!r}) makes no sense"
-                )
+        checks.fields(
+            self,
+            lr=checks.number(above=0),
+            epochs=checks.integer(1),
+            steps=checks.optional(checks.integer(1)),
+            batch_size=checks.optional(checks.integer(1)),
+            momentum=checks.number(least=0, below=1),
+            weight_decay=checks.number(least=0),
+            lr_decay=checks.number(above=0, most=1),
+            decay_every=checks.integer(1),
+            optimizer=checks.choice("sgd", "adam"),
+            keep_state=checks.flag,
+            drop_last=checks.flag,
+            augment=checks.flag,
+            amp=checks.flag,
+        )
 
     def lr_at(self, t: int) -> float:
         """Learning rate in round ``t``."""
@@ -82,9 +86,9 @@ class Plan(NamedTuple):
 def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
     """Shuffle the samples anew in each epoch and cut them into batches."""
     n = len(samples)
-    B = min(local.batch_size or n, n)
+    B = n if local.batch_size is None else min(local.batch_size, n)
     per_epoch = n // B if local.drop_last else math.ceil(n / B)
-    S = local.steps or local.epochs * per_epoch
+    S = local.epochs * per_epoch if local.steps is None else local.steps
     order = np.zeros((math.ceil(S / per_epoch), per_epoch * B), dtype=np.int64)
     kept = min(n, per_epoch * B)
     for epoch in order:
@@ -151,6 +155,39 @@ def fresh_state(th: Tensor, local: Local) -> tuple[Tensor, ...]:
     if local.optimizer == "adam":
         return torch.zeros_like(th), torch.zeros_like(th), torch.zeros_like(th[..., :1])
     return (torch.zeros_like(th),) if local.momentum else ()
+
+
+# --- threads --------------------------------------------------------------------------
+
+
+class _Threads:
+    """How many threads torch had before the first open ``one_thread``."""
+
+    lock = threading.Lock()
+    open = 0
+    before = 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside.
+
+    With more threads a sum or a matrix product is added up in another order, and its
+    last bits differ. Inside, they are the same on any number of cores. Several Python
+    threads may be inside at once; the last to leave restores what the first one found.
+    """
+    with _Threads.lock:
+        if _Threads.open == 0:
+            _Threads.before = torch.get_num_threads()
+        _Threads.open += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.open -= 1
+            if _Threads.open == 0:
+                torch.set_num_threads(_Threads.before)
 
 
 # --- random streams -------------------------------------------------------------------

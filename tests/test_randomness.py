@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from fednb import models
-from fednb.backends import one_thread
 from fednb.federation import Federation
 from fednb.params import mean_by
-from fednb.training import Local, Seeded, draws
+from fednb.training import Local, Seeded, draws, one_thread
 
 from .conftest import blobs, federation, ragged
 
