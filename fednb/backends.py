@@ -67,10 +67,9 @@ class Worker(NamedTuple):
 
     module: nn.Module
     row: Tensor  # (D,)
-    parameters: list[nn.Parameter]
-    forward: Callable[
-        [Tensor], Tensor
-    ]  # the module, or a faster function with the same outputs and gradients
+    trained: list[nn.Parameter]  # those that require a gradient
+    # the module, or a faster function with the same outputs and gradients
+    forward: Callable[[Tensor], Tensor]
 
 
 class Lean:
@@ -83,6 +82,7 @@ class Lean:
         self.x = x
         self.y = y
         self.mean_loss = mean_of(loss)
+        self.frozen = frozen_columns(module)
         self.draws = modes_that_draw(module, x)
         self.workers = workers
         self._module = module
@@ -118,26 +118,23 @@ class Lean:
         return Trained(theta, losses, states)
 
     def _train_client(self, worker, row, plan, local, lr, correct, given, state):
-        module, flat, parameters, forward = worker
+        module, flat, trained, forward = worker
         P, D = self.layout.P, self.layout.D
         module.train()
         flat.copy_(row)
-        state = (
-            tuple(s.clone() for s in state) if state else fresh_state(flat[:P], local)
-        )
-        if (
-            whole := correct is not None or local.optimizer == "adam"
-        ):  # these see the model as one vector
-            th, memory = [flat[:P]], [[s] for s in state]
+        kept = tuple(s.clone() for s in state or ())
+        state = kept or fresh_state(flat[:P], local)
+        whole = correct is not None or local.optimizer == "adam"
+        if whole:  # these see the model as one vector
+            th = [flat[:P]]
+            memory = [[s] for s in state]
+            frozen = self.frozen
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
-            th, memory = (
-                [p.data for p in parameters],
-                [list(self.layout.tensors(s).values()) for s in state],
-            )
-        index, shift = (
-            plan.index.to(flat.device),
-            None if plan.shift is None else plan.shift.to(flat.device),
-        )
+            th = [p.data for p in trained]
+            memory = [self._trained_tensors(module, s) for s in state]
+            frozen = None  # no tensor of these is frozen
+        index = plan.index.to(flat.device)
+        shift = None if plan.shift is None else plan.shift.to(flat.device)
         losses = []
         stream = self._stream(plan.seed, training=True)
         for s, b in enumerate(plan.size):
@@ -150,13 +147,31 @@ class Lean:
                 outputs = low_precision(forward, x) if local.amp else forward(x)
                 loss = self.mean_loss(outputs, y)
             losses.append(loss.detach())
-            g = list(torch.autograd.grad(loss, parameters))
+            g = list(
+                torch.autograd.grad(
+                    loss, trained, allow_unused=True, materialize_grads=True
+                )
+            )
             if whole:
-                g = [torch.cat([part.reshape(-1) for part in g])]  # (P,)
+                g = [self._as_vector(g)]  # (P,)
             if correct is not None:
                 g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
-            descend(th, g, memory, lr, local)
+            descend(th, g, memory, lr, local, frozen)
         return torch.stack(losses) if losses else flat[:0], state
+
+    def _as_vector(self, gradients: Sequence[Tensor]) -> Tensor:  # (P,)
+        """Gradients of the trained parameters in their columns, zero in the others."""
+        g = torch.cat([part.reshape(-1) for part in gradients])
+        if self.frozen is None:
+            return g
+        return g.new_zeros(self.layout.P).masked_scatter_(~self.frozen, g)
+
+    def _trained_tensors(self, module: nn.Module, state: Tensor) -> list[Tensor]:
+        """A vector (P,) seen as tensors, without those of frozen parameters."""
+        tensors = self.layout.tensors(state)
+        return [
+            tensors[name] for name, p in module.named_parameters() if p.requires_grad
+        ]
 
     def logits(
         self,
@@ -195,11 +210,9 @@ class Lean:
         while len(self._pool) < min(self.workers, n):
             module = copy.deepcopy(self._module)
             row = self.layout.bind(module)
-            self._pool.append(
-                Worker(
-                    module, row, list(module.parameters()), accelerate(module) or module
-                )
-            )
+            trained = [p for p in module.parameters() if p.requires_grad]
+            forward = accelerate(module) or module
+            self._pool.append(Worker(module, row, trained, forward))
         todo = iter(range(n))  # shared: a range iterator hands out each number once
 
         def work(worker: Worker) -> None:
@@ -250,6 +263,7 @@ class Batched:
         self.largest = largest  # samples of the largest client
         self.chunk = chunk
         self.memory = memory
+        self.frozen = lean.frozen
         self.logits = lean.logits
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
@@ -278,7 +292,9 @@ class Batched:
         theta, states = rows.clone(), list(states)
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
         order = np.argsort(-steps, kind="stable")
-        size = self.chunk or (self._chunk_that_fits(plans, rows) if len(rows) else 1)
+        size = self.chunk
+        if size is None:
+            size = self._chunk_that_fits(plans, rows) if len(rows) else 1
         for who in (order[at : at + size] for at in range(0, len(order), size)):
             i = torch.as_tensor(who, device=rows.device)
             some, given = [plans[k] for k in who], [a[i] for a in args]
@@ -292,9 +308,9 @@ class Batched:
 
     def _train_chunk(self, rows, plans, local, lr, correct, given, states) -> Trained:
         P, D = self.layout.P, self.layout.D
-        B = min(
-            local.batch_size or self.largest, self.largest
-        )  # the same padding whoever is in the chunk
+        B = self.largest  # the same padding whoever is in the chunk
+        if local.batch_size is not None:
+            B = min(local.batch_size, self.largest)
         index, weight, shift = stack(
             plans, B, rows
         )  # (S, m, B), (S, m, B), (S, m, B, 3)
@@ -321,7 +337,7 @@ class Batched:
                 g = corrected(
                     correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given]
                 )[:, :P]
-            descend([th[:a]], [g], [[v[:a]] for v in state], lr, local)
+            descend([th[:a]], [g], [[v[:a]] for v in state], lr, local, self.frozen)
         return Trained(
             rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))]
         )
@@ -366,9 +382,10 @@ class Batched:
         per_client = (
             sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
         )
-        budget = self.memory or (
-            0.5 * torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 2e9
-        )
+        budget = self.memory
+        if budget is None:
+            free = torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 4e9
+            budget = 0.5 * free
         return max(1, int(budget / per_client))
 
 
@@ -446,6 +463,18 @@ def mean_of(loss: Loss) -> Loss:
     if loss is cross_entropy:
         return F.cross_entropy
     return lambda outputs, y: loss(outputs, y).mean()
+
+
+def frozen_columns(module: nn.Module) -> Tensor | None:  # (P,)
+    """Mark the columns of parameters that require no gradient; None if all do."""
+    parameters = list(module.parameters())
+    if all(p.requires_grad for p in parameters):
+        return None
+    marks = [
+        torch.full((p.numel(),), not p.requires_grad, device=p.device)
+        for p in parameters
+    ]
+    return torch.cat(marks)
 
 
 def modes_that_draw(module: nn.Module, x: Tensor) -> dict[bool, bool]:

@@ -110,7 +110,8 @@ class Federation:
         rows.
     model
         A function without arguments that makes a fresh network, such as
-        ``partial(lenet5, classes=100)``.
+        ``partial(lenet5, classes=100)``. Parameters that require no gradient are not
+        trained.
     local
         What a client does in a round.
     seed

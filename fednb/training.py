@@ -128,13 +128,17 @@ def descend(
     state: Sequence[list[Tensor]],
     lr: float,
     local: Local,
+    frozen: Tensor | None = None,
 ) -> None:
     """One step of SGD with momentum, or of Adam, as torch.optim defines them, in place.
 
     A model is given as one flat tensor (..., P) or in pieces; Adam wants it in one.
+    Columns that are ``frozen`` (P,) stay as they are, whatever their gradient.
     """
     if local.weight_decay:
         torch._foreach_add_(g, th, alpha=local.weight_decay)
+    if frozen is not None:
+        g = [part.masked_fill(frozen, 0) for part in g]
     if local.optimizer == "adam":
         ((m,), (v,), (t,)), (g,) = state, g
         t += 1
