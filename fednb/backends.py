@@ -147,11 +147,7 @@ class Lean:
                 outputs = low_precision(forward, x) if local.amp else forward(x)
                 loss = self.mean_loss(outputs, y)
             losses.append(loss.detach())
-            g = list(
-                torch.autograd.grad(
-                    loss, trained, allow_unused=True, materialize_grads=True
-                )
-            )
+            g = gradients(loss, trained)
             if whole:
                 g = [self._as_vector(g)]  # (P,)
             if correct is not None:
@@ -488,6 +484,15 @@ def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Run the forward pass in bfloat16, and give its outputs back in x's type."""
     with torch.autocast(x.device.type, torch.bfloat16):
         return forward(x).to(x.dtype)
+
+
+def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Gradient of the loss for each parameter; zero for one that is not used."""
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [
+        torch.zeros_like(p) if g is None else g
+        for g, p in zip(found, parameters, strict=True)
+    ]
 
 
 def corrected(
