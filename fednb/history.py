@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from . import checks
+
 
 class History:
     """Rounds of a run. ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go on from.
@@ -33,6 +35,7 @@ class History:
 
     def mean_of_last(self, n: int, name: str = "accuracy") -> float:
         """Mean of a metric over the last n evaluated rounds, as WeCFL reports (n = 3)."""
+        checks.argument("mean_of_last", "n", n, checks.integer(1))
         values = [row[name] for row in self.rows[-n:]]
         return float(sum(values) / len(values))
 

@@ -15,26 +15,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import checks
+
+POSITIVE = checks.number(above=0)
+NOT_NEGATIVE = checks.number(least=0)
+
 
 def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
     """Rows (K, D), at least float32, and the largest magnitude in each, (K, 1)."""
-    x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, order="C"))
-    if x.ndim != 2 or x.shape[1] == 0:
+    if not isinstance(x, Tensor):
+        x = torch.from_numpy(np.array(checks.array("rows", name, x), order="C"))
+    if x.ndim != 2 or x.shape[1] == 0 or x.is_complex():
         raise ValueError(
-            f"{name} has shape {tuple(x.shape)}: give one row per client, (K, D)"
+            f"{name} has shape {tuple(x.shape)} and type {x.dtype}: give one row of "
+            "real numbers per client, (K, D)"
         )
-    x = x.to(
-        torch.promote_types(x.dtype, torch.float32)
-        if x.is_floating_point()
-        else torch.float64
-    )
+    dtype = torch.float64
+    if x.is_floating_point():
+        dtype = torch.promote_types(x.dtype, torch.float32)
+    x = x.to(dtype)
     peak = torch.linalg.vector_norm(x, ord=math.inf, dim=1, keepdim=True)
     bad = (~peak.isfinite()).flatten().nonzero().flatten().tolist()
     if bad:
         raise ValueError(
-            f"row {bad[0]} of {name} has NaN or infinite values: that client has diverged"
+            f"row {bad[0]} of {name} has NaN or infinite values: that client has "
+            "diverged"
         )
     return x, peak
+
+
+def _no_overflow(pairs: Tensor, what: str) -> Tensor:
+    """A number for each pair (K, K), unless one is too large for its type."""
+    if not bool(pairs.isfinite().all()):
+        raise ValueError(
+            f"{what} overflow {pairs.dtype}: pass float64 rows, or scale them down"
+        )
+    return pairs
 
 
 def cosine(x: Tensor | np.ndarray) -> Tensor:
@@ -76,13 +92,8 @@ def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tens
     dtype, mean = torch.promote_types(a.dtype, b.dtype), a.mean(0)
     a = (a - mean).to(dtype)
     b = a if y is None else (b - mean).to(dtype)
-    d = (a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)).clamp_min(
-        0
-    )  # (K, M)
-    if not d.isfinite().all():
-        raise ValueError(
-            f"squared distances overflow {dtype}: pass float64 rows, or scale them down"
-        )
+    d = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)  # (K, M)
+    d = _no_overflow(d.clamp_min(0), "squared distances")
     return d if y is not None else ((d + d.T) / 2).fill_diagonal_(0)
 
 
@@ -91,8 +102,7 @@ def rbf(x: Tensor | np.ndarray, gamma: float) -> Tensor:
 
     The kernel of FedGWC, Eq. 4, where γ is called β. Large γ: only near neighbours are alike.
     """
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number > 0")
+    checks.argument("rbf", "gamma", gamma, POSITIVE)
     return (-gamma * sqdist(x)).exp()
 
 
@@ -104,23 +114,23 @@ def homophily(theta: Tensor | np.ndarray, gamma: float) -> Tensor:
     alike, a large γ to oneself. W is the random walk on the graph of `rbf`, and has the eigenvectors from which
     normalised spectral clustering of that graph starts.
     """
-    if not 0 <= gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number >= 0")
+    checks.argument("homophily", "gamma", gamma, NOT_NEGATIVE)
     return (-gamma * sqdist(theta)).softmax(1)
 
 
 def laplacian(x: Tensor | np.ndarray, gamma: float) -> Tensor:
     """Laplacian kernel exp(-γ ‖x_i - x_j‖_1): (K, D) -> (K, K) in [0, 1]. FedCVR-Bolt, appendix B.1."""
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number > 0")
+    checks.argument("laplacian", "gamma", gamma, POSITIVE)
     x, _ = _rows(x)
     return (-gamma * torch.cdist(x, x, p=1)).exp()
 
 
 def sigmoid(x: Tensor | np.ndarray, gamma: float, c: float = 0.0) -> Tensor:
     """Sigmoid kernel tanh(γ ⟨x_i, x_j⟩ + c): (K, D) -> (K, K) in [-1, 1]. FedCVR-Bolt, appendix B.1."""
+    checks.argument("sigmoid", "gamma", gamma, checks.number())
+    checks.argument("sigmoid", "c", c, checks.number())
     x, _ = _rows(x)
-    gram = x @ x.T
+    gram = _no_overflow(x @ x.T, "inner products")
     return (gamma * (gram + gram.T) / 2 + c).tanh()
 
 
@@ -131,8 +141,7 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
     same two columns, so a squared distance of whole rows need only be rid of two terms, (P_kk - P_jk)² and
     (P_kj - P_jj)²: one matrix product for all pairs. The diagonal of P has no say; that of W is exactly 1.
     """
-    if not 0 < beta < math.inf:
-        raise ValueError(f"beta={beta}: give a finite number > 0")
+    checks.argument("perception_affinity", "beta", beta, POSITIVE)
     P = _rows(P, "P")[0].detach()
     K = len(P)
     if P.shape != (K, K):
@@ -148,6 +157,7 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
         d.mul_(-2).add_(norm).add_(norm[:, None])
     )  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
     d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)
+    _no_overflow(d, "squared distances")
     torch.add(d, d.T, out=Q)  # rounding must not make W lopsided
     return Q.mul_(-beta / 2).exp_().fill_diagonal_(1)
 
@@ -159,15 +169,35 @@ def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor
     in one direction with one strength; at 1 they differ as much as the mean is long. Where the mean vanishes
     and the gradients do not, B is infinite; a cluster without members has 0.
     """
+    gradients, _ = _rows(gradients, "gradients")
+    weights = torch.as_tensor(weights, device=gradients.device)
+    labels = torch.as_tensor(labels, device=gradients.device)
+    _check_members(weights, labels, len(gradients))
+    labels = labels.long()
     C = int(labels.max()) + 1
     member = torch.nn.functional.one_hot(labels, C).T * weights  # (C, K)
-    mean = (member / member.sum(1, keepdim=True).clamp_min(1e-300)).to(
-        gradients.dtype
-    ) @ gradients  # (C, D)
+    total = member.sum(1, keepdim=True)
+    if not bool((total[labels] > 0).all()):
+        raise ValueError("clusterability: the weights of a cluster sum to zero")
+    share = (member / total.clamp_min(1e-300)).to(gradients.dtype)
+    mean = share @ gradients  # (C, D)
     stray = (mean[labels] - gradients).norm(dim=1)  # (K,)
     worst = torch.zeros_like(mean[:, 0]).scatter_reduce(0, labels, stray, "amax")
     length = mean.norm(dim=1)
     return torch.where(worst > 0, worst / length, 0.0)
+
+
+def _check_members(weights: Tensor, labels: Tensor, clients: int) -> None:
+    """Each client needs a weight and the number of its cluster."""
+    if weights.shape != (clients,) or labels.shape != (clients,) or clients == 0:
+        raise ValueError(
+            f"clusterability: {clients} rows, weights {tuple(weights.shape)}, labels "
+            f"{tuple(labels.shape)}: give (K, D), (K,) and (K,)"
+        )
+    if labels.is_floating_point() or int(labels.min()) < 0:
+        raise ValueError("clusterability: labels must be integers >= 0")
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("clusterability: weights must be finite and not negative")
 
 
 def attraction(
@@ -185,8 +215,8 @@ def attraction(
     divides by √(S_a S_b), S_a the sum of all pulls at a (Eq. 16), so that no heavy or central body holds everybody; a
     body that nobody pulls keeps its zeros. If λ = 0, only bodies at one place feel each other.
     """
-    if not (0 < zeta < math.inf and 0 < scale < math.inf):
-        raise ValueError(f"zeta={zeta}, scale={scale}: give finite numbers > 0")
+    checks.argument("attraction", "zeta", zeta, POSITIVE)
+    checks.argument("attraction", "scale", scale, POSITIVE)
     z = _rows(z, "z")[0].detach()
     m = torch.as_tensor(m, dtype=z.dtype, device=z.device)
     if m.shape != z.shape[:1] or not bool((m.isfinite() & (m >= 0)).all()):
@@ -197,6 +227,7 @@ def attraction(
         z, z, compute_mode="donot_use_mm_for_euclid_dist"
     )  # exactly 0 between equal rows
     A = (m[:, None] * m).div_(d + zeta)  # (K, K)
+    _no_overflow(A, "attractions")
     if shielded and len(z) > 1:
         pairs = d[torch.ones_like(d, dtype=torch.bool).triu_(1)]
         lam = scale * float(np.median(pairs.cpu().numpy()))
@@ -216,12 +247,21 @@ def variance_reduction(C: Tensor | np.ndarray, alpha: Tensor | np.ndarray) -> Te
     parameters. A client without variance tells nothing: 0 / 0 is 0. Of each C^d only one product and the diagonal
     count, so a running estimate need keep no more than these: see `covariance_step`.
     """
-    C, alpha = torch.as_tensor(C).double(), torch.as_tensor(alpha).double()
+    C = torch.as_tensor(C).double()
+    alpha = torch.as_tensor(alpha).double()
     if C.ndim != 3 or C.shape[1:] != (len(alpha), len(alpha)):
         raise ValueError(
-            f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give (D, K, K) and (K,)"
+            f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give "
+            "(D, K, K) and (K,)"
         )
-    return total_reduction((C @ alpha).T, C.diagonal(dim1=1, dim2=2).T)
+    variances = C.diagonal(dim1=1, dim2=2).T
+    sound = bool(C.isfinite().all()) and bool(alpha.isfinite().all())
+    if not sound or not bool((variances >= 0).all()):
+        raise ValueError(
+            "variance_reduction: give finite covariances, with variances >= 0 on the "
+            "diagonals"
+        )
+    return total_reduction((C @ alpha).T, variances)
 
 
 def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
