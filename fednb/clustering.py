@@ -368,9 +368,7 @@ def mean_shift(x: Tensor | np.ndarray) -> Tensor:
 
     rows = _float64(x)
     _check(rows, np.ones(len(rows)), 1)
-    with threadpool_limits(
-        1
-    ):  # on two threads its many small steps take 5 times as long
+    with threadpool_limits(1):  # two threads take ten times as long for its small steps
         rows = _fold(rows)
         width = estimate_bandwidth(rows, quantile=max(0.3, min(1.0, 2 / len(rows))))
         width = max(width, 1e-9 * np.ptp(rows))  # rows that are equal but for rounding
