@@ -61,7 +61,7 @@ ALLOWED = {
     "reproduce": {"experiment", "papers"},
     "tables": {"experiment", "store"},
     "plots": {"history"},
-    "explain": {"params", "plots"},
+    "explain": {"params", "plots", "training"},
     "checks": set(),
     "show": set(),
     "widgets": set(),
