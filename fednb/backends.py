@@ -1,9 +1,10 @@
 """Local SGD of many clients at once: two backends, one result.
 
-:class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of a row, so that loading a model
-is one copy, and an SGD step needs no optimiser object; torch itself runs on one thread per worker.
-:class:`Batched` is for GPUs: all clients of a round take each step together, as one ``vmap(grad)``; ragged batches are
-padded with samples of weight zero, and nothing in the loop waits for the device.
+:class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of
+a row, so that loading a model is one copy, and an SGD step needs no optimiser object;
+torch itself runs on one thread per worker. :class:`Batched` is for GPUs: all clients of
+a round take each step together, as one ``vmap(grad)``; ragged batches are padded with
+samples of weight zero, and nothing in the loop waits for the device.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ State = tuple[Tensor, ...]  # an optimiser's memory
 
 
 class Trained(NamedTuple):
-    """Outcome of local training: rows (n, D), losses (n, S) padded with nan, each client's optimiser state."""
+    """Outcome of local training.
+
+    Rows (n, D), losses (n, S) padded with nan, and each client's optimiser state.
+    """
 
     theta: Tensor
     losses: Tensor
@@ -201,7 +205,10 @@ class Lean:
         return Seeded(seed) if self.draws[training] else nullcontext()
 
     def _each(self, n: int, task: Callable[[Worker, int], None]) -> None:
-        """Run task(worker, i) for i < n on all workers; the first error stops them and says which i it was."""
+        """Run task(worker, i) for i < n on all workers.
+
+        The first error stops them and says which i it was.
+        """
         self._stop.clear()
         while len(self._pool) < min(self.workers, n):
             module = copy.deepcopy(self._module)
@@ -233,7 +240,10 @@ class Lean:
 
 
 class Batched:
-    """All clients of a chunk in one vectorised pass; a chunk is what fits the memory budget."""
+    """All clients of a chunk in one vectorised pass.
+
+    A chunk is what fits the memory budget.
+    """
 
     def __init__(
         self,
@@ -283,7 +293,10 @@ class Batched:
         args: Sequence[Tensor],
         states: Sequence[State | None],
     ) -> Trained:
-        """Train row i (of (n, D)) by plan i; most steps first, so that the clients still at work are a prefix."""
+        """Train row i (of (n, D)) by plan i.
+
+        Clients with most steps come first, so that those still at work are a prefix.
+        """
         steps = np.array([len(p.size) for p in plans], dtype=int)
         theta, states = rows.clone(), list(states)
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
@@ -339,7 +352,10 @@ class Batched:
         )
 
     def _gradients(self, th, buffers, batch, amp):
-        """Gradient (a, P) of each client's loss at its own parameters, and (losses (a,), new buffers (a, D - P))."""
+        """Gradient (a, P) of each client's loss at its own parameters.
+
+        And (losses (a,), new buffers (a, D - P)).
+        """
         layout = self.layout
         names = layout.names[layout.n_parameters :]
 
@@ -362,7 +378,11 @@ class Batched:
         return vmap(grad(loss_of, has_aux=True))(th, buffers, *batch)
 
     def _chunk_that_fits(self, plans: Sequence[Plan], rows: Tensor) -> int:
-        """Clients per pass: what two samples save for the backward pass, times two for gradients, and some rows."""
+        """Clients per pass.
+
+        A client takes what two samples save for the backward pass, times two for
+        gradients, and some rows.
+        """
         seen: list[int] = []
         row = rows[0].clone().requires_grad_()
         for norm in self._norms:
@@ -388,8 +408,9 @@ class Batched:
 class UnfoldConv(nn.Conv2d):
     """Convolution as one matrix product per client.
 
-    Under vmap nn.Conv2d becomes a grouped convolution, whose rounding depends on how many clients are in the chunk;
-    a batched matrix product treats each client alike, whatever the company.
+    Under vmap nn.Conv2d becomes a grouped convolution, whose rounding depends on how
+    many clients are in the chunk; a batched matrix product treats each client alike,
+    whatever the company.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -415,7 +436,7 @@ class UnfoldConv(nn.Conv2d):
 
 
 class RaggedNorm(_BatchNorm):
-    """BatchNorm over the samples of weight one: padding leaves no trace in the statistics."""
+    """BatchNorm over the samples of weight one: padding leaves no trace."""
 
     weights: Tensor  # (B,), set by Batched before each call
 
@@ -423,7 +444,7 @@ class RaggedNorm(_BatchNorm):
         pass
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x (B, C, ...) as nn.BatchNorm does, with means over real samples only."""
+        """Normalise x (B, C, ...) as nn.BatchNorm does, by means over real samples."""
         dims, wide = [0, *range(2, x.dim())], [1] * (x.dim() - 1)
         w = self.weights.view(-1, *wide)
         count = self.weights.sum() * math.prod(x.shape[2:])
@@ -450,7 +471,7 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def squared_error(out: Tensor, y: Tensor) -> Tensor:
-    """Loss of each sample, for real targets of any shape: (B, ...), (B, ...) -> (B,)."""
+    """Loss of each sample, for real targets of any shape (B, ...) -> (B,)."""
     return (out.reshape(y.shape) - y).square().reshape(len(y), -1).mean(1)
 
 
@@ -502,7 +523,8 @@ def corrected(
     out = correct(g, th, *given)
     if out.shape != g.shape:
         raise ValueError(
-            f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient {tuple(g.shape)}"
+            f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient "
+            f"{tuple(g.shape)}"
         )
     return out
 
@@ -510,7 +532,10 @@ def corrected(
 def stack(
     plans: Sequence[Plan], B: int, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Batches of m clients as one padded array on the device: index and weight (S, m, B), shift (S, m, B, 3)."""
+    """Batches of m clients as one padded array on the device.
+
+    index and weight are (S, m, B), shift is (S, m, B, 3).
+    """
     S = max(len(p.index) for p in plans)
     index = torch.zeros(S, len(plans), B, dtype=torch.int64)
     weight = torch.zeros(S, len(plans), B, dtype=rows.dtype)

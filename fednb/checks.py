@@ -41,7 +41,7 @@ def argument(owner: str, name: str, value: Any, rule: Rule) -> None:
 
 
 def array(owner: str, name: str, value: Any) -> np.ndarray:
-    """Take an argument as an array of real numbers; strings and the like are refused."""
+    """Take an argument as an array of real numbers; refuse strings and the like."""
     try:
         found = np.asarray(value)
     except ValueError as error:  # lists of different lengths

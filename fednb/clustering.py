@@ -1,7 +1,8 @@
 """Who belongs together: a matrix in, one label per row out.
 
-Labels are a torch int64 vector (K,) on the input's device. They are named 0, 1, ... in the order in which the
-clusters first appear, so two clusterings with the same members are equal as vectors.
+Labels are a torch int64 vector (K,) on the input's device. They are named 0, 1, ... in
+the order in which the clusters first appear, so two clusterings with the same members
+are equal as vectors.
 """
 
 from __future__ import annotations
@@ -121,10 +122,10 @@ def weighted_kmeans(
 def kmeans_objective(
     x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor
 ) -> Tensor:
-    """What WeCFL's clustering minimises (Eq. 3b), F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i.
+    """What WeCFL's clustering minimises (Eq. 3b): a number.
 
-    `x` (K, D) are the clients' rows, `centres` (C, D) the clusters', `labels` (K,) say
-    whose centre counts.
+    F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i. `x` (K, D) are the clients' rows, `centres`
+    (C, D) the clusters', `labels` (K,) say whose centre counts.
     """
     gap = ((x - centres[labels]) ** 2).sum(1)  # (K,)
     objective = (weights * gap).sum() / weights.sum()
@@ -140,7 +141,7 @@ class Spectral(NamedTuple):
     """The best of several spectral clusterings."""
 
     labels: Tensor  # (K,) all 0 if none was good enough
-    score: float  # its Davies-Bouldin score, below which no other went; inf if there was nothing to try
+    score: float  # the least Davies-Bouldin score; inf if there was nothing to try
 
 
 def best_spectral(
@@ -152,12 +153,14 @@ def best_spectral(
     smallest: int = 1,
     bound: float = 1.0,
 ) -> Spectral:
-    """Cut an affinity matrix (K, K) into 2, ..., n_max spectral clusters and keep the best cut (FedGWC, Alg. 2).
+    """Cut an affinity matrix (K, K) into 2, ..., n_max clusters and keep the best cut.
 
-    Best is the least Davies-Bouldin score; if that exceeds ``bound``, nothing is cut and all labels are 0. A client's
-    features for that score are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the first n
-    non-trivial eigenvectors (as released). Eigenvectors become clusters by ``"kmeans"`` or by ``"cluster_qr"``, a
-    pivoted QR without randomness. Cuts with a cluster of fewer than ``smallest`` clients do not count.
+    FedGWC, Algorithm 2. Best is the least Davies-Bouldin score; if that exceeds
+    ``bound``, nothing is cut and all labels are 0. A client's features for that score
+    are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the
+    first n non-trivial eigenvectors (as released). Eigenvectors become clusters by
+    ``"kmeans"`` or by ``"cluster_qr"``, a pivoted QR without randomness. Cuts with a
+    cluster of fewer than ``smallest`` clients do not count.
     """
     checks.argument("best_spectral", "n_max", n_max, checks.integer(0))
     checks.argument("best_spectral", "seed", seed, SEED)
@@ -204,10 +207,11 @@ def spectral(W: Tensor | np.ndarray, k: int, seed: int) -> Tensor:
 
 
 def bipartition(S: Tensor | np.ndarray, linkage: str = "complete") -> Tensor:
-    """Cut a similarity matrix (K, K) in two, K >= 2: (K,) labels 0 and 1, client 0 in part 0.
+    """Cut a similarity matrix (K, K) in two, K >= 2: (K,) labels 0 and 1.
 
-    CFL asks for the two parts with the least similarity across, argmin max_{i in c1, j in c2} α_ij. Merging the most
-    similar pair of clients first (``"single"`` linkage) finds exactly that; it may cut off one client. CFL's released
+    Client 0 is in part 0. CFL asks for the two parts with the least similarity across,
+    argmin max_{i in c1, j in c2} α_ij. Merging the most similar pair of clients first
+    (``"single"`` linkage) finds exactly that; it may cut off one client. CFL's released
     code links ``"complete"``: a part is as alike as its least similar pair.
     """
     from sklearn.cluster import AgglomerativeClustering
@@ -243,13 +247,16 @@ def components(links: Tensor | np.ndarray) -> Tensor:
 def otsu_components(
     A: Tensor | np.ndarray, bins: int | None = 256, join: bool = False
 ) -> Tensor:
-    """Link every pair that attracts each other strongly, A_ab >= τ, and label the connected parts: (K, K) -> (K,).
+    """Link every pair that attracts each other strongly: (K, K) -> (K,) labels.
 
-    The end of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it cuts them in weak and
-    strong with the largest variance between the two, at the edge of one of ``bins`` equal bins from the least value to
-    the largest, or anywhere if ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all values
-    are equal, to six digits, there is one cluster. With ``join`` a client without a strong tie is linked to the one
-    that attracts it most, instead of being a cluster of its own.
+    Pairs with A_ab >= τ are linked, and the connected parts are the clusters. The end
+    of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it
+    cuts them in weak and strong with the largest variance between the two, at the edge
+    of one of ``bins`` equal bins from the least value to the largest, or anywhere if
+    ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all
+    values are equal, to six digits, there is one cluster. With ``join`` a client
+    without a strong tie is linked to the one that attracts it most, instead of being a
+    cluster of its own.
     """
     checks.argument("otsu_components", "bins", bins, BINS)
     values, above, low, high = _pairs(A)
@@ -266,7 +273,10 @@ def otsu_components(
 
 
 def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
-    """The τ of `otsu_components`, in the units of A (K, K), K >= 2: pairs with A_ab >= τ are linked."""
+    """The τ of `otsu_components`, in the units of A (K, K), K >= 2.
+
+    Pairs with A_ab >= τ are linked.
+    """
     checks.argument("otsu_threshold", "bins", bins, BINS)
     _, above, low, high = _pairs(A)
     if low == high:
@@ -275,7 +285,10 @@ def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
 
 
 def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """A (K, K) in units of its least and largest pair, the values above its diagonal, and the two; alike if equal."""
+    """A (K, K) in units of its least and largest pair, and what belongs to it.
+
+    The values above its diagonal, then the two pairs; equal if all are alike.
+    """
     values = _affinity(A, "A")
     upper = np.triu(np.ones(values.shape, dtype=bool), 1)
     low, high = (
@@ -317,10 +330,12 @@ def by_distance(
 ) -> Tensor:
     """Cluster by distances (K, K) with any of the clusterers of OCFL: (K,) labels.
 
-    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features of client i: clients are alike if
-    they are as far from everybody. ``"hdbscan"`` takes distances, and what it calls ``noise`` is dealt with as in
-    `hdbscan`. ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the distances as OCFL's released
-    code does, so that the farthest clients are its best examples.
+    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features
+    of client i: clients are alike if they are as far from everybody. ``"hdbscan"``
+    takes distances, and what it calls ``noise`` is dealt with as in `hdbscan`.
+    ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the
+    distances as OCFL's released code does, so that the farthest clients are its best
+    examples.
     """
     checks.argument("by_distance", "clusterer", clusterer, CLUSTERER)
     checks.argument("by_distance", "k", k, checks.integer(1))
@@ -337,10 +352,11 @@ def by_distance(
 
 
 def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
-    """Let clients of similarity S (K, K) choose examples among themselves (Frey and Dueck 2007): (K,) labels.
+    """Let clients of similarity S (K, K) choose examples among themselves: (K,) labels.
 
-    How many examples there are follows from the median of S, which is what a client must be worth to become one. All
-    share one cluster if the messages do not settle, or if all similarities are equal.
+    Affinity propagation (Frey and Dueck 2007). How many examples there are follows from
+    the median of S, which is what a client must be worth to become one. All share one
+    cluster if the messages do not settle, or if all similarities are equal.
     """
     from sklearn.cluster import AffinityPropagation
 
@@ -379,11 +395,13 @@ def mean_shift(x: Tensor | np.ndarray) -> Tensor:
 def hdbscan(
     D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest"
 ) -> Tensor:
-    """Find the dense groups that last longest as a distance threshold on D (K, K) sinks: HDBSCAN, (K,) labels.
+    """Find the dense groups in distances D (K, K) by HDBSCAN: (K,) labels.
 
-    No group has fewer than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2. Clients in no
-    group, the ``noise``, join the group that is ``"nearest"`` on average, or form one cluster ``"together"`` (which is
-    what becomes of the label -1 in OCFL's released code), or stay ``"alone"``. Without any group all are one cluster.
+    They are those that last longest as a distance threshold sinks. No group has fewer
+    than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2.
+    Clients in no group, the ``noise``, join the group that is ``"nearest"`` on average,
+    or form one cluster ``"together"`` (which is what becomes of the label -1 in OCFL's
+    released code), or stay ``"alone"``. Without any group all are one cluster.
     """
     from sklearn.cluster import HDBSCAN
 
@@ -411,9 +429,10 @@ def hdbscan(
 def agglomerative(
     D: Tensor | np.ndarray, threshold: float, linkage: str = "average"
 ) -> Tensor:
-    """Merge the nearest two clusters until they are ``threshold`` or more apart: distances (K, K) to (K,) labels.
+    """Merge the nearest two clusters, by distances (K, K): (K,) labels.
 
-    How far two clusters are apart: the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
+    It ends when they are ``threshold`` or more apart. How far two clusters are apart:
+    the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
     their members.
     """
     from sklearn.cluster import AgglomerativeClustering
@@ -437,7 +456,10 @@ def _named(found: Tensor | np.ndarray, like: Tensor | np.ndarray) -> Tensor:
 
 
 def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
-    """Spectral coordinates (K, n): the n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant."""
+    """Spectral coordinates (K, n).
+
+    The n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant.
+    """
     from scipy.linalg import LinAlgError, eigh
 
     W = W - np.diag(W.diagonal())  # a graph's Laplacian knows no loops
@@ -445,13 +467,17 @@ def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
     K, M = len(W), W * scale * scale[:, None]  # D^-½ W D^-½
     try:
         u = eigh(M, subset_by_index=(K - n, K - 1))[1]  # ascending
-    except LinAlgError:  # LAPACK's way to some eigenvectors can fail where many eigenvalues nearly coincide
+    except LinAlgError:  # LAPACK can fail where many eigenvalues nearly coincide
         u = eigh(M, driver="ev")[1][:, K - n :]
     return u[:, ::-1] * scale[:, None]
 
 
 def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
-    """Davies-Bouldin score; infinite for clusters whose centroids coincide, which scikit-learn takes for perfect."""
+    """Davies-Bouldin score.
+
+    Infinite for clusters whose centroids coincide, which scikit-learn takes for
+    perfect.
+    """
     from scipy.spatial.distance import pdist
     from sklearn.metrics import davies_bouldin_score
 
@@ -506,7 +532,10 @@ def _float64(x: Tensor | np.ndarray, name: str = "x") -> np.ndarray:
 
 
 def _fold(rows: np.ndarray) -> np.ndarray:
-    """The same points in K, not D, dimensions: k-means needs distances only, and the Gram matrix has them."""
+    """The same points in K, not D, dimensions.
+
+    k-means needs distances only, and the Gram matrix has them.
+    """
     if rows.shape[1] <= len(rows):
         return rows
     x = rows - rows.mean(0)  # (K, D)

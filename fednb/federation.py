@@ -42,14 +42,18 @@ class Update(NamedTuple):
     """What comes back from local training of n clients."""
 
     theta: Tensor  # (n, D) the clients' new rows
-    losses: Tensor  # (n, S) loss at every local step; a client with fewer steps than S has nan after its last
+    losses: Tensor  # (n, S) loss at every local step, nan after a client's last
     clients: Tensor  # (n,) who they are
 
 
 class Evaluation(NamedTuple):
-    """How models do on labelled samples: for each sample its owner, its class, and the class predicted."""
+    """How models do on labelled samples.
 
-    owner: Tensor  # (N,) whose sample: a client, or for the server's samples a model that several clients share
+    Each sample has an owner, a class, and a class predicted. The owner is a client, or
+    for the server's samples a model that several clients share.
+    """
+
+    owner: Tensor  # (N,)
     true: Tensor  # (N,)
     pred: Tensor  # (N,)
     loss: Tensor  # (K,) mean cross-entropy of each client; nan without test samples
@@ -62,7 +66,8 @@ class Evaluation(NamedTuple):
         K, C = len(self.of), self.classes
         if K * C * C > 4e8:
             raise ValueError(
-                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, true and pred"
+                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, "
+                "true and pred"
             )
         owners = int(self.of.max()) + 1
         cells = (self.owner * C + self.true) * C + self.pred
@@ -72,7 +77,10 @@ class Evaluation(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What only the judge may see: hidden clusters (None if there are none) and class counts of each client."""
+    """What only the judge may see.
+
+    Hidden clusters (None if there are none), and the class counts of each client.
+    """
 
     labels: np.ndarray | None  # (K,)
     counts: np.ndarray  # (K, classes)
@@ -80,7 +88,10 @@ class Truth(NamedTuple):
 
 @dataclass
 class Meter:
-    """Traffic so far: bytes to the clients, bytes from them, and how many local trainings were done."""
+    """Traffic so far.
+
+    Bytes to the clients, bytes from them, and how many local trainings were done.
+    """
 
     down: int = 0
     up: int = 0
@@ -471,7 +482,10 @@ class Federation:
         return f"{self!r} {told.hexdigest()[:16]}"
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """All that changes in a federation while it runs, as arrays: restore() brings it back bit for bit."""
+        """All that changes in a federation while it runs, as arrays.
+
+        restore() brings it back bit for bit.
+        """
         arrays = {
             "visits": self._visits.copy(),
             "draws": np.array([self._samples, self._seeds]),
@@ -733,7 +747,7 @@ def _is_one_row(theta: Tensor) -> bool:
 
 
 def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Lists of samples as one list, with the owner of each and the size of each list."""
+    """Lists of samples as one list, with the owners and the sizes of the lists."""
     size = torch.tensor([len(i) for i in own], device=own[0].device)
     return torch.cat(list(own)), torch.repeat_interleave(size), size
 

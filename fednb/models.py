@@ -1,7 +1,8 @@
-"""The papers' networks, as plain ``nn.Sequential``: small enough to read, and fast paths can recognise them.
+"""The papers' networks, as plain ``nn.Sequential``.
 
-Each function makes one freshly initialised network; give a Federation the recipe, not the network:
-``Federation(..., model=partial(lenet5, classes=100))``.
+They are small enough to read, and fast paths can recognise them.
+Each function makes one freshly initialised network; give a Federation the recipe, not
+the network: ``Federation(..., model=partial(lenet5, classes=100))``.
 """
 
 from __future__ import annotations
@@ -180,12 +181,14 @@ def resnet34(classes: int = 10) -> nn.Sequential:
 def mobilenet_v2(
     classes: int = 1000, pretrained: bool = False, dropout: float = 0.2
 ) -> nn.Sequential:
-    """MobileNetV2 as torchvision builds it, for colour images: FedGWC's network for Landmarks and iNaturalist.
+    """MobileNetV2 as torchvision builds it, for colour images.
 
-    With ``pretrained``, all layers but the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper
-    does not say which weights. ``dropout`` before the last layer is torchvision's; the batched backend has none, so
-    take ``Federation(..., backend="lean")`` or ``dropout=0``. Images should have more than 32 pixels a side: at 32
-    the last maps are single pixels, and BatchNorm cannot train on a batch of one sample.
+    FedGWC's network for Landmarks and iNaturalist. With ``pretrained``, all layers but
+    the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper does
+    not say which weights. ``dropout`` before the last layer is torchvision's; the
+    batched backend has none, so take ``Federation(..., backend="lean")`` or
+    ``dropout=0``. Images should have more than 32 pixels a side: at 32 the last maps
+    are single pixels, and BatchNorm cannot train on a batch of one sample.
     """
     _check_sizes("mobilenet_v2", classes=classes)
     checks.argument("mobilenet_v2", "dropout", dropout, checks.number(0, 1))
@@ -214,17 +217,18 @@ def _weights(weights) -> dict[str, Tensor]:
             weights.url.rpartition("/")[2],
         )
         raise FileNotFoundError(
-            f"the pretrained weights were not found, nor could they be downloaded ({type(error).__name__}: {error}). "
-            f"Put torchvision's file {file} into {folder} (TORCH_HOME moves it), or take pretrained=False"
+            "the pretrained weights were not found, nor could they be downloaded "
+            f"({type(error).__name__}: {error}). Put torchvision's file {file} into "
+            f"{folder} (TORCH_HOME moves it), or take pretrained=False"
         ) from error
 
 
 def torchvision() -> ModuleType:
-    """Import torchvision, also where its compiled operators do not fit a CPU-only torch.
+    """Import torchvision, also where its operators do not fit a CPU-only torch.
 
-    There the import stops at "operator torchvision::nms does not exist". Declaring the two operators it
-    registers against is enough for data sets, transforms and models; only detection needs the operators
-    themselves.
+    There the import stops at "operator torchvision::nms does not exist". Declaring the
+    two operators it registers against is enough for data sets, transforms and models;
+    only detection needs the operators themselves.
     """
     try:
         return importlib.import_module("torchvision")

@@ -1,8 +1,9 @@
 """Models are rows of a matrix.
 
-A model is a flat vector: its parameters first, its float buffers (BatchNorm's running statistics) after them.
-The server's models are then ``theta`` (C, D), who is served by which row is ``labels`` (K,), and what the
-papers do with models is matrix algebra on those two.
+A model is a flat vector: its parameters first, its float buffers (BatchNorm's running
+statistics) after them. The server's models are then ``theta`` (C, D), who is served by
+which row is ``labels`` (K,), and what the papers do with models is matrix algebra on
+those two.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from . import checks
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a module lies in its row: parameters in columns ``[:P]``, float buffers in ``[P:]``."""
+    """Where each tensor of a module lies in its row.
+
+    Parameters are in columns ``[:P]``, float buffers in ``[P:]``.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
@@ -30,7 +34,10 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """Read the layout off a module; integer buffers (BatchNorm's batch counter) are left out of the row."""
+        """Read the layout off a module.
+
+        Integer buffers (BatchNorm's batch counter) are left out of the row.
+        """
         parameters = dict(module.named_parameters())
         buffers = {
             name: b for name, b in module.named_buffers() if b.is_floating_point()
@@ -59,19 +66,25 @@ class Layout:
         return torch.cat([tensors[name].detach().reshape(-1) for name in self.names])
 
     def tensors(self, row: Tensor) -> dict[str, Tensor]:
-        """View a row (D,), or its parameters (P,), as named tensors; ``split`` makes the backward pass one ``cat``."""
+        """View a row (D,), or its parameters (P,), as named tensors.
+
+        ``split`` makes the backward pass one ``cat``.
+        """
         sizes = self.sizes[: self.n_parameters] if len(row) == self.P else self.sizes
         parts = zip(self.names, self.shapes, row.split(sizes), strict=False)
         return {name: part.view(shape) for name, shape, part in parts}
 
     def bind(self, module: nn.Module) -> Tensor:  # (D,)
-        """Make the module's tensors views of one fresh row, and return it: writing the row is loading a model."""
+        """Make the module's tensors views of one fresh row, and return it.
+
+        Writing the row is loading a model.
+        """
         row = self.row(module)
         for name, start, shape in zip(
             self.names, self._starts(), self.shapes, strict=True
         ):
-            # each view comes from its own ``.data``, so that one BatchNorm's update does not look to autograd
-            # like a change of all other tensors
+            # each view comes from its own ``.data``, so that one BatchNorm's update
+            # does not look to autograd like a change of all other tensors
             view = row.data[start : start + math.prod(shape)].view(shape)
             parent, _, leaf = name.rpartition(".")
             owner = module.get_submodule(parent)
@@ -82,7 +95,10 @@ class Layout:
         return row
 
     def columns(self, pattern: str) -> Tensor:
-        """Columns of the parameters whose names match, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
+        """Columns of the parameters whose names match a pattern.
+
+        For example ``columns("*.weight")`` or ``columns("9.*")``.
+        """
         hits = [
             torch.arange(start, start + size)
             for name, start, size in zip(

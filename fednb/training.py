@@ -28,7 +28,10 @@ from . import checks
 
 @dataclass(frozen=True)
 class Local:
-    """What a client does in one round: ``epochs`` passes over its data, or exactly ``steps`` SGD steps."""
+    """What a client does in one round.
+
+    ``epochs`` passes over its data, or exactly ``steps`` SGD steps.
+    """
 
     lr: float = 0.01
     epochs: int = 1
@@ -71,13 +74,13 @@ class Local:
         return self.lr * self.lr_decay ** (t // self.decay_every)
 
 
-# --- batches ---------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):
     """The batches of one client in one round, drawn before training."""
 
-    index: Tensor  # (S, B) rows of the data; a short batch is filled up with the client's first sample
+    index: Tensor  # (S, B) rows of the data; the first one fills up short batches
     size: np.ndarray  # (S,) true batch sizes
     shift: Tensor | None  # (S, B, 3) crop offsets dy, dx in 0..8 and flip in 0..1
     seed: int  # for layers that draw random numbers of their own (dropout)
@@ -105,7 +108,11 @@ def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
 
 
 def augment(x: Tensor, shift: Tensor) -> Tensor:
-    """Crop each image (b, C, H, W) from its zero-padded self at offsets shift[:, :2], flip it where shift[:, 2]."""
+    """Crop and flip images (b, C, H, W) by shifts (b, 3).
+
+    Each is cut from its zero-padded self at offsets shift[:, :2], and flipped where
+    shift[:, 2].
+    """
     b, _, H, W = x.shape
     padded = F.pad(x, (4, 4, 4, 4))
     rows = shift[:, 0, None] + torch.arange(H, device=x.device)  # (b, H)
@@ -119,7 +126,7 @@ def augment(x: Tensor, shift: Tensor) -> Tensor:
     )
 
 
-# --- the optimiser ----------------------------------------------------------------------------------------------------
+# --- the optimiser --------------------------------------------------------------------
 
 
 def descend(
