@@ -109,7 +109,7 @@ def weighted_kmeans(
     checks.argument("weighted_kmeans", "seed", seed, SEED)
     checks.argument("weighted_kmeans", "n_init", n_init, checks.integer(1))
     rows = _float64(x)
-    w = _float64(weights)
+    w = _float64(weights, "weights")
     _check(rows, w, k)
     different = {row.tobytes() for row in rows[w > 0] + 0.0}  # -0.0 equals 0.0
     k = min(k, len(different))

@@ -58,7 +58,8 @@ def find_device(device: str | torch.device) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         if isinstance(device, str | torch.device):
-            return torch.empty(0, device=device).device
+            torch.empty(0, device=device)
+            return torch.device(device)
     except (RuntimeError, AssertionError):  # the latter: torch knows no CUDA
         pass
     raise ValueError(
@@ -160,20 +161,17 @@ def _numbers(value: Any, name: str) -> np.ndarray:
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         value = value.float() if value.dtype == torch.bfloat16 else value
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf" or array.ndim == 0:
-        raise ValueError(
-            f"{name} has type {array.dtype} and shape {array.shape}: need an array of "
-            "real numbers"
-        )
+    array = checks.array("Federation", name, value)
+    if array.ndim == 0:
+        raise ValueError(f"Federation({name}={value!r}): need an array of numbers")
     if array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.itemsize > 1):
         return np.array(array, dtype=np.int64)
     if array.dtype.kind == "f" and array.itemsize > 8:  # torch has no longer floats
         return np.array(array, dtype=np.float64)
     negative = any(stride < 0 for stride in array.strides)
-    if array.dtype.isnative and array.flags.writeable and not negative:
+    if array.flags.writeable and not negative:
         return array
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return np.array(array, order="C")
 
 
 def _moments(data: Dataset, array: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -213,8 +211,8 @@ def _check_finite(values: Tensor, name: str) -> None:
 def _sample_list(own: Any, client: int, samples: int) -> np.ndarray:
     """One client's list of samples, int64."""
     if isinstance(own, Tensor):
-        own = own.detach().cpu().numpy()
-    array = np.asarray(own)
+        own = own.detach().cpu()
+    array = checks.array("Federation", f"parts, client {client}", own)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -355,13 +353,26 @@ def fingerprint(data: Dataset) -> str:
 
 
 def home(function: Any) -> str:
-    """A function's module and name; with what is bound to it, if it is a partial."""
+    """A function's module and name, with what is bound to it if it is a partial."""
     if isinstance(function, partial):
-        bound = f"{function.args!r}, {sorted(function.keywords.items())!r}"
-        return f"partial({home(function.func)}, {bound})"
+        bound = [*function.args, *sorted(function.keywords.items())]
+        return f"partial({home(function.func)}, {', '.join(map(_words, bound))})"
     if hasattr(function, "__qualname__"):
         return f"{function.__module__}.{function.__qualname__}"
-    return f"{home(type(function))}: {function!r}"
+    state = function.state_dict() if isinstance(function, nn.Module) else {}
+    return f"{home(type(function))}: {function!r} {_words(tuple(state.items()))}"
+
+
+def _words(value: Any) -> str:
+    """A value in words; an array by a hash of its bytes, for repr leaves some out."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_words, value))})"
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().double().numpy()
+    if isinstance(value, np.ndarray):
+        content = np.ascontiguousarray(value)
+        return f"{value.dtype}{value.shape} {hashlib.sha256(content).hexdigest()}"
+    return home(value) if callable(value) else repr(value)
 
 
 def describe_network(module: nn.Module) -> str:

@@ -56,7 +56,9 @@ class Evaluation(NamedTuple):
     owner: Tensor  # (N,)
     true: Tensor  # (N,)
     pred: Tensor  # (N,)
-    loss: Tensor  # (K,) mean cross-entropy of each client; nan without test samples
+    # (K,) mean cross-entropy of each client; nan without samples, and infinite if the
+    # client's model is not finite
+    loss: Tensor
     of: Tensor  # (K,) the owner that stands for each client
     classes: int
 
@@ -176,9 +178,18 @@ class Federation:
         start: Tensor | None = None,
         ids: Sequence[int] | None = None,
     ) -> None:
-        entry.check_options(local=local, seed=seed, backend=backend, workers=workers)
-        entry.check_options(chunk=chunk, memory=memory, loss=loss, dtype=dtype)
-        entry.check_options(batch_stats=batch_stats, diverged=diverged)
+        entry.check_options(
+            local=local,
+            seed=seed,
+            backend=backend,
+            workers=workers,
+            chunk=chunk,
+            memory=memory,
+            loss=loss,
+            dtype=dtype,
+            batch_stats=batch_stats,
+            diverged=diverged,
+        )
         entry.check_recipe(model)
         self.local = Local() if local is None else local
         self.seed = seed
@@ -464,15 +475,16 @@ class Federation:
         federation of the same name.
         """
         module = self._build(0)
-        first = self.layout.row(module) if self._start is None else self._start
+        first = self.start()[0].double().cpu().numpy()
+        truth = self._parts.truth
         parts = [
             entry.fingerprint(self._data).encode(),
             entry.describe_network(module).encode(),
             entry.home(self._loss).encode(),
             f"{self._dtype} {self.batch_stats} {self.diverged}".encode(),
-            first.cpu().numpy().tobytes(),
+            first.tobytes(),
             self._ids.tobytes(),
-            repr(self._parts.truth).encode(),
+            b"" if truth is None else np.asarray(truth).tobytes(),
             *(own.tobytes() for own in self._parts.train),
             *(own.tobytes() for own in self._parts.test),
         ]
@@ -535,7 +547,7 @@ class Federation:
         """The given first row, checked."""
         if start is None:
             return None
-        row = torch.as_tensor(start)
+        row = torch.as_tensor(start).detach()
         if row.shape != (self.layout.D,) or not bool(row.isfinite().all()):
             raise ValueError(
                 f"start has shape {tuple(row.shape)}: need a row of {self.layout.D} "

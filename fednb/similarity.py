@@ -26,7 +26,7 @@ NOT_NEGATIVE = checks.number(least=0)
 def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
     """Rows (K, D), at least float32, and the largest magnitude in each, (K, 1)."""
     if not isinstance(x, Tensor):
-        x = torch.from_numpy(np.array(checks.array("rows", name, x), order="C"))
+        x = torch.from_numpy(np.array(checks.array("similarity", name, x), order="C"))
     if x.ndim != 2 or x.shape[1] == 0 or x.is_complex():
         raise ValueError(
             f"{name} has shape {tuple(x.shape)} and type {x.dtype}: give one row of "

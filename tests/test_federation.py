@@ -1,6 +1,7 @@
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -239,6 +240,12 @@ def absolute_error(outputs, y):
     return (F.one_hot(y, 3) - outputs).abs().sum(1)
 
 
+def weighted(weights):
+    """Cross-entropy with class weights."""
+    weight = torch.tensor(weights)
+    return partial(F.cross_entropy, weight=weight, reduction="none")
+
+
 class Twin(nn.Sequential):
     """A network of the same size as another, and of another type."""
 
@@ -267,6 +274,8 @@ IDENTITIES = {
     "type": lambda: {"model": lambda: Twin(nn.Flatten(), nn.Linear(16, 3))},
     "frozen": lambda: {"model": frozen_bias},
     "loss": lambda: {"loss": absolute_error},
+    "loss's weights": lambda: {"loss": weighted([1.0, 1.0, 1.00001])},
+    "loss module": lambda: {"loss": nn.CrossEntropyLoss(reduction="none")},
     "dtype": lambda: {"dtype": torch.float64},
     "start": lambda: {"start": torch.zeros(51)},
     "ids": lambda: {"ids": [1, 0]},
@@ -287,6 +296,25 @@ def frozen_bias():
 def test_identity_tells_federations_apart(change):
     assert build().identity() == build().identity()
     assert build(**change()).identity() != build().identity()
+
+
+def test_identity_sees_what_a_printed_tensor_does_not_show():
+    names = {
+        build(loss=weighted([1.0, 1.0, last])).identity() for last in (1.0, 1.00001)
+    }
+    modules = {
+        build(loss=nn.CrossEntropyLoss(torch.tensor(w), reduction="none")).identity()
+        for w in ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0])
+    }
+    sizes = (2,) * 1200
+    data = blobs(samples=4 * 1200)
+    truths = [np.zeros(1200, int), np.zeros(1200, int)]
+    truths[1][600] = 1
+    hidden = {
+        build(data=data, parts=ragged(sizes, tests=1, truth=truth)).identity()
+        for truth in truths
+    }
+    assert len(names) == len(modules) == len(hidden) == 2
 
 
 def test_identity_does_not_depend_on_the_run_or_the_machine():

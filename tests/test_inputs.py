@@ -118,9 +118,9 @@ def spoiled(value, at=(130, 0, 1, 1)):
 
 
 DATA = {
-    "x complex": ({"x": blobs().x + 0j}, "data.x has type complex64.*need an array of"),
-    "x object": ({"x": blobs().x.astype(object)}, "data.x has type object.*real numb"),
-    "x strings": ({"x": blobs().x.astype(str)}, "data.x has type <U.*real numbers"),
+    "x complex": ({"x": blobs().x + 0j}, "data.x of complex64.: need real numbers"),
+    "x object": ({"x": blobs().x.astype(object)}, "data.x of object.: need real"),
+    "x strings": ({"x": blobs().x.astype(str)}, "data.x of <U.*: need real numbers"),
     "x int64 with a mean": (
         {"x": np.full((150, 1, 4, 4), 255), "mean": (0.5,), "std": (0.2,)},
         "data.x has type int64, and a mean: need uint8 pixels",
@@ -138,7 +138,8 @@ DATA = {
         "need one finite number for each channel",
     ),
     "std zero": ({"mean": (0.5,), "std": (0.0,)}, "need positive standard deviations"),
-    "y strings": ({"y": blobs().y.astype(str)}, "data.y has type <U.*real numbers"),
+    "y strings": ({"y": blobs().y.astype(str)}, "data.y of <U.*: need real numbers"),
+    "y ragged": ({"y": [[0], [1, 2]]}, "data.y.: need an array of numbers"),
     "y float": (
         {"y": blobs().y.astype(float)},
         "data.y has type float64, and data.classes is 3: need integers",
@@ -219,7 +220,8 @@ OPTIONS = [
         ({"ids": v}, "need 3 integers, one per client")
         for v in ([0, 1], [-1, 0, 1], [0.5] * 3, [10**12, 1, 2], [[0, 1, 2]])
     ],
-    ({"ids": ["a", "b", "c"]}, "ids has type <U1"),
+    ({"ids": ["a", "b", "c"]}, "ids of <U1"),
+    ({"ids": 3}, r"Federation\(ids=3\): need an array"),
     ({"loss": "mse"}, "need None or a function"),
     ({"loss": not_a_loss}, "not_a_loss.*need one number per sample that depends on"),
     ({"loss": nn.functional.cross_entropy}, "need one number per sample.*reduction="),

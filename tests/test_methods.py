@@ -56,6 +56,7 @@ class Sealed(Federation):
     def __getattribute__(self, name):
         if name in (
             "truth",
+            "_data",
             "_x",
             "_y",
             "_parts",
