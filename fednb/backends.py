@@ -1,9 +1,10 @@
 """Local SGD of many clients at once: two backends, one result.
 
-:class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of a row, so that loading a model
-is one copy, and an SGD step needs no optimiser object; torch itself runs on one thread per worker.
-:class:`Batched` is for GPUs: all clients of a round take each step together, as one ``vmap(grad)``; ragged batches are
-padded with samples of weight zero, and nothing in the loop waits for the device.
+:class:`Lean` is for CPUs: each worker thread owns one module whose tensors are views of
+a row, so that loading a model is one copy, and an SGD step needs no optimiser object;
+torch itself runs on one thread per worker. :class:`Batched` is for GPUs: all clients of
+a round take each step together, as one ``vmap(grad)``; ragged batches are padded with
+samples of weight zero, and nothing in the loop waits for the device.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +27,16 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .conv import accelerate, keep_memory
 from .params import Layout
-from .training import Local, Plan, augment, descend, fresh_state
+from .training import (
+    Local,
+    Plan,
+    Seeded,
+    augment,
+    descend,
+    draws,
+    fresh_state,
+    one_thread,
+)
 
 Correction = Callable[
     ..., Tensor
@@ -37,7 +48,10 @@ State = tuple[Tensor, ...]  # an optimiser's memory
 
 
 class Trained(NamedTuple):
-    """Outcome of local training: rows (n, D), losses (n, S) padded with nan, each client's optimiser state."""
+    """Outcome of local training.
+
+    Rows (n, D), losses (n, S) padded with nan, and each client's optimiser state.
+    """
 
     theta: Tensor
     losses: Tensor
@@ -47,8 +61,8 @@ class Trained(NamedTuple):
 class TaskError(RuntimeError):
     """Task ``i`` of a parallel batch failed; the cause is chained."""
 
-    def __init__(self, i: int) -> None:
-        super().__init__(f"task {i}")
+    def __init__(self, i: int, cause: Exception) -> None:
+        super().__init__(f"task {i}: {type(cause).__name__}: {cause}")
         self.i = i
 
 
@@ -57,10 +71,9 @@ class Worker(NamedTuple):
 
     module: nn.Module
     row: Tensor  # (D,)
-    parameters: list[nn.Parameter]
-    forward: Callable[
-        [Tensor], Tensor
-    ]  # the module, or a faster function with the same outputs and gradients
+    trained: list[nn.Parameter]  # those that require a gradient
+    # the module, or a faster function with the same outputs and gradients
+    forward: Callable[[Tensor], Tensor]
 
 
 class Lean:
@@ -69,16 +82,13 @@ class Lean:
     def __init__(
         self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int
     ) -> None:
-        self.layout, self.x, self.y = Layout.of(module), x, y
-        self.mean_loss = (
-            F.cross_entropy
-            if loss is cross_entropy
-            else lambda out, y: loss(out, y).mean()
-        )  # fused
-        self.draws = has_dropout(module)
-        self.workers = (
-            1 if self.draws else workers
-        )  # threads would share dropout's random stream
+        self.layout = Layout.of(module)
+        self.x = x
+        self.y = y
+        self.mean_loss = mean_of(loss)
+        self.frozen = frozen_columns(module)
+        self.draws = modes_that_draw(module, x)
+        self.workers = workers
         self._module = module
         self._stop = threading.Event()  # set when all threads should end
         keep_memory()
@@ -112,54 +122,69 @@ class Lean:
         return Trained(theta, losses, states)
 
     def _train_client(self, worker, row, plan, local, lr, correct, given, state):
-        module, flat, parameters, forward = worker
+        module, flat, trained, forward = worker
         P, D = self.layout.P, self.layout.D
         module.train()
         flat.copy_(row)
-        state = (
-            tuple(s.clone() for s in state) if state else fresh_state(flat[:P], local)
-        )
-        if (
-            whole := correct is not None or local.optimizer == "adam"
-        ):  # these see the model as one vector
-            th, memory = [flat[:P]], [[s] for s in state]
+        kept = tuple(s.clone() for s in state or ())
+        state = kept or fresh_state(flat[:P], local)
+        whole = correct is not None or local.optimizer == "adam"
+        if whole:  # these see the model as one vector
+            th = [flat[:P]]
+            memory = [[s] for s in state]
+            frozen = self.frozen
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
-            th, memory = (
-                [p.data for p in parameters],
-                [list(self.layout.tensors(s).values()) for s in state],
-            )
-        index, shift = (
-            plan.index.to(flat.device),
-            None if plan.shift is None else plan.shift.to(flat.device),
-        )
+            th = [p.data for p in trained]
+            memory = [self._trained_tensors(module, s) for s in state]
+            frozen = None  # no tensor of these is frozen
+        index = plan.index.to(flat.device)
+        shift = None if plan.shift is None else plan.shift.to(flat.device)
         losses = []
-        if self.draws:
-            torch.manual_seed(plan.seed)
+        stream = self._stream(plan.seed, training=True)
         for s, b in enumerate(plan.size):
             if self._stop.is_set():
                 break
             x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
             if shift is not None:
                 x = augment(x, shift[s, :b])
-            loss = self.mean_loss(
-                low_precision(forward, x) if local.amp else forward(x), y
-            )
+            with stream:
+                outputs = low_precision(forward, x) if local.amp else forward(x)
+                loss = self.mean_loss(outputs, y)
             losses.append(loss.detach())
-            g = list(torch.autograd.grad(loss, parameters))
+            g = gradients(loss, trained)
             if whole:
-                g = [torch.cat([part.reshape(-1) for part in g])]  # (P,)
+                g = [self._as_vector(g)]  # (P,)
             if correct is not None:
                 g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
-            descend(th, g, memory, lr, local)
+            descend(th, g, memory, lr, local, frozen)
         return torch.stack(losses) if losses else flat[:0], state
+
+    def _as_vector(self, gradients: Sequence[Tensor]) -> Tensor:  # (P,)
+        """Gradients of the trained parameters in their columns, zero in the others."""
+        g = torch.cat([part.reshape(-1) for part in gradients])
+        if self.frozen is None:
+            return g
+        return g.new_zeros(self.layout.P).masked_scatter_(~self.frozen, g)
+
+    def _trained_tensors(self, module: nn.Module, state: Tensor) -> list[Tensor]:
+        """A vector (P,) seen as tensors, without those of frozen parameters."""
+        tensors = self.layout.tensors(state)
+        return [
+            tensors[name] for name, p in module.named_parameters() if p.requires_grad
+        ]
 
     def logits(
         self,
         tasks: Sequence[tuple[Tensor, Tensor]],
         batch: int = 500,
         train: bool = False,
+        seed: int = 0,
     ) -> list[Tensor]:
-        """Evaluate, for each task (row (D,), inputs (m, ...)), the row's model -> (m, ...); in eval mode, or not."""
+        """Outputs (m, ...) of each task (row (D,), inputs (m, ...)).
+
+        ``train`` evaluates in training mode. A model that draws random numbers draws
+        them from streams that depend on ``seed`` and on the place of the task.
+        """
         done = [
             list(x.split(batch)) for _, x in tasks
         ]  # inputs, each to be replaced by its outputs
@@ -168,24 +193,29 @@ class Lean:
         def one(worker: Worker, k: int) -> None:
             i, j = pieces[k]
             worker.module.train(train)
-            with torch.no_grad():
+            with torch.no_grad(), self._stream(seed + k, training=train):
                 worker.row.copy_(tasks[i][0])
                 done[i][j] = worker.forward(done[i][j])
 
         self._each(len(pieces), one)
         return [torch.cat(parts) for parts in done]
 
+    def _stream(self, seed: int, training: bool) -> AbstractContextManager:
+        """The random stream of a model that draws in this mode; else nothing."""
+        return Seeded(seed) if self.draws[training] else nullcontext()
+
     def _each(self, n: int, task: Callable[[Worker, int], None]) -> None:
-        """Run task(worker, i) for i < n on all workers; the first error stops them and says which i it was."""
+        """Run task(worker, i) for i < n on all workers.
+
+        The first error stops them and says which i it was.
+        """
         self._stop.clear()
         while len(self._pool) < min(self.workers, n):
             module = copy.deepcopy(self._module)
             row = self.layout.bind(module)
-            self._pool.append(
-                Worker(
-                    module, row, list(module.parameters()), accelerate(module) or module
-                )
-            )
+            trained = [p for p in module.parameters() if p.requires_grad]
+            forward = accelerate(module) or module
+            self._pool.append(Worker(module, row, trained, forward))
         todo = iter(range(n))  # shared: a range iterator hands out each number once
 
         def work(worker: Worker) -> None:
@@ -196,28 +226,24 @@ class Lean:
                     task(worker, i)
                 except Exception as error:
                     self._stop.set()
-                    raise TaskError(i) from error
+                    raise TaskError(i, error) from error
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # the same bits whatever the number of workers
-        try:
-            with (
-                torch.random.fork_rng(devices=[], enabled=self.draws),
-                ThreadPoolExecutor(self.workers) as pool,
-            ):
-                futures = [pool.submit(work, worker) for worker in self._pool[:n]]
-                try:
-                    for future in futures:
-                        future.result()
-                except BaseException:  # Ctrl-C too: the threads end at their next step, then the pool closes
-                    self._stop.set()
-                    raise
-        finally:
-            torch.set_num_threads(threads)
+        alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        with one_thread(), ThreadPoolExecutor(self.workers, **alone) as pool:
+            futures = [pool.submit(work, worker) for worker in self._pool[:n]]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:  # Ctrl-C too: the threads end at their next step
+                self._stop.set()
+                raise
 
 
 class Batched:
-    """All clients of a chunk in one vectorised pass; a chunk is what fits the memory budget."""
+    """All clients of a chunk in one vectorised pass.
+
+    A chunk is what fits the memory budget.
+    """
 
     def __init__(
         self,
@@ -229,14 +255,22 @@ class Batched:
         chunk: int | None = None,
         memory: float | None = None,
     ) -> None:
-        if has_dropout(module):
+        lean = Lean(module, x, y, loss, workers=1)
+        if lean.draws[True]:
             raise ValueError(
-                'vmap has no random stream per client for dropout to draw from: use backend="lean"'
+                "the model draws random numbers while it trains (dropout, say), for "
+                "which the batched backend has no stream per client: use "
+                'backend="lean"'
             )
-        self.layout, self.x, self.y, self.loss = Layout.of(module), x, y, loss
+        self.layout = Layout.of(module)
+        self.x = x
+        self.y = y
+        self.loss = loss
         self.largest = largest  # samples of the largest client
-        self.chunk, self.memory = chunk, memory
-        self.logits = Lean(module, x, y, loss, workers=1).logits
+        self.chunk = chunk
+        self.memory = memory
+        self.frozen = lean.frozen
+        self.logits = lean.logits
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
         for norm in self._norms:
@@ -259,12 +293,17 @@ class Batched:
         args: Sequence[Tensor],
         states: Sequence[State | None],
     ) -> Trained:
-        """Train row i (of (n, D)) by plan i; most steps first, so that the clients still at work are a prefix."""
+        """Train row i (of (n, D)) by plan i.
+
+        Clients with most steps come first, so that those still at work are a prefix.
+        """
         steps = np.array([len(p.size) for p in plans], dtype=int)
         theta, states = rows.clone(), list(states)
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
         order = np.argsort(-steps, kind="stable")
-        size = self.chunk or (self._chunk_that_fits(plans, rows) if len(rows) else 1)
+        size = self.chunk
+        if size is None:
+            size = self._chunk_that_fits(plans, rows) if len(rows) else 1
         for who in (order[at : at + size] for at in range(0, len(order), size)):
             i = torch.as_tensor(who, device=rows.device)
             some, given = [plans[k] for k in who], [a[i] for a in args]
@@ -278,9 +317,9 @@ class Batched:
 
     def _train_chunk(self, rows, plans, local, lr, correct, given, states) -> Trained:
         P, D = self.layout.P, self.layout.D
-        B = min(
-            local.batch_size or self.largest, self.largest
-        )  # the same padding whoever is in the chunk
+        B = self.largest  # the same padding whoever is in the chunk
+        if local.batch_size is not None:
+            B = min(local.batch_size, self.largest)
         index, weight, shift = stack(
             plans, B, rows
         )  # (S, m, B), (S, m, B), (S, m, B, 3)
@@ -307,13 +346,16 @@ class Batched:
                 g = corrected(
                     correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given]
                 )[:, :P]
-            descend([th[:a]], [g], [[v[:a]] for v in state], lr, local)
+            descend([th[:a]], [g], [[v[:a]] for v in state], lr, local, self.frozen)
         return Trained(
             rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))]
         )
 
     def _gradients(self, th, buffers, batch, amp):
-        """Gradient (a, P) of each client's loss at its own parameters, and (losses (a,), new buffers (a, D - P))."""
+        """Gradient (a, P) of each client's loss at its own parameters.
+
+        And (losses (a,), new buffers (a, D - P)).
+        """
         layout = self.layout
         names = layout.names[layout.n_parameters :]
 
@@ -336,7 +378,11 @@ class Batched:
         return vmap(grad(loss_of, has_aux=True))(th, buffers, *batch)
 
     def _chunk_that_fits(self, plans: Sequence[Plan], rows: Tensor) -> int:
-        """Clients per pass: what two samples save for the backward pass, times two for gradients, and some rows."""
+        """Clients per pass.
+
+        A client takes what two samples save for the backward pass, times two for
+        gradients, and some rows.
+        """
         seen: list[int] = []
         row = rows[0].clone().requires_grad_()
         for norm in self._norms:
@@ -352,17 +398,19 @@ class Batched:
         per_client = (
             sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
         )
-        budget = self.memory or (
-            0.5 * torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 2e9
-        )
+        budget = self.memory
+        if budget is None:
+            free = torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 4e9
+            budget = 0.5 * free
         return max(1, int(budget / per_client))
 
 
 class UnfoldConv(nn.Conv2d):
     """Convolution as one matrix product per client.
 
-    Under vmap nn.Conv2d becomes a grouped convolution, whose rounding depends on how many clients are in the chunk;
-    a batched matrix product treats each client alike, whatever the company.
+    Under vmap nn.Conv2d becomes a grouped convolution, whose rounding depends on how
+    many clients are in the chunk; a batched matrix product treats each client alike,
+    whatever the company.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -388,7 +436,7 @@ class UnfoldConv(nn.Conv2d):
 
 
 class RaggedNorm(_BatchNorm):
-    """BatchNorm over the samples of weight one: padding leaves no trace in the statistics."""
+    """BatchNorm over the samples of weight one: padding leaves no trace."""
 
     weights: Tensor  # (B,), set by Batched before each call
 
@@ -396,7 +444,7 @@ class RaggedNorm(_BatchNorm):
         pass
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x (B, C, ...) as nn.BatchNorm does, with means over real samples only."""
+        """Normalise x (B, C, ...) as nn.BatchNorm does, by means over real samples."""
         dims, wide = [0, *range(2, x.dim())], [1] * (x.dim() - 1)
         w = self.weights.view(-1, *wide)
         count = self.weights.sum() * math.prod(x.shape[2:])
@@ -423,22 +471,49 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def squared_error(out: Tensor, y: Tensor) -> Tensor:
-    """Loss of each sample, for real targets of any shape: (B, ...), (B, ...) -> (B,)."""
+    """Loss of each sample, for real targets of any shape (B, ...) -> (B,)."""
     return (out.reshape(y.shape) - y).square().reshape(len(y), -1).mean(1)
 
 
-def has_dropout(module: nn.Module) -> bool:
-    """Whether a layer draws random numbers while it trains."""
-    return any(
-        isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0
-        for m in module.modules()
-    )
+def mean_of(loss: Loss) -> Loss:
+    """The mean of a loss over a batch; cross-entropy has it in one operation."""
+    if loss is cross_entropy:
+        return F.cross_entropy
+    return lambda outputs, y: loss(outputs, y).mean()
+
+
+def frozen_columns(module: nn.Module) -> Tensor | None:  # (P,)
+    """Mark the columns of parameters that require no gradient; None if all do."""
+    parameters = list(module.parameters())
+    if all(p.requires_grad for p in parameters):
+        return None
+    marks = [
+        torch.full((p.numel(),), not p.requires_grad, device=p.device)
+        for p in parameters
+    ]
+    return torch.cat(marks)
+
+
+def modes_that_draw(module: nn.Module, x: Tensor) -> dict[bool, bool]:
+    """Whether the module draws random numbers, by its ``training`` flag."""
+    trial = copy.deepcopy(module)
+    two_samples = x[[0, -1]]
+    return {mode: draws(trial.train(mode), two_samples) for mode in (False, True)}
 
 
 def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Run the forward pass in bfloat16, and give its outputs back in x's type."""
     with torch.autocast(x.device.type, torch.bfloat16):
         return forward(x).to(x.dtype)
+
+
+def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Gradient of the loss for each parameter; zero for one that is not used."""
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return [
+        torch.zeros_like(p) if g is None else g
+        for g, p in zip(found, parameters, strict=True)
+    ]
 
 
 def corrected(
@@ -448,7 +523,8 @@ def corrected(
     out = correct(g, th, *given)
     if out.shape != g.shape:
         raise ValueError(
-            f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient {tuple(g.shape)}"
+            f"correct(g, th, ...) returned shape {tuple(out.shape)} for a gradient "
+            f"{tuple(g.shape)}"
         )
     return out
 
@@ -456,7 +532,10 @@ def corrected(
 def stack(
     plans: Sequence[Plan], B: int, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Batches of m clients as one padded array on the device: index and weight (S, m, B), shift (S, m, B, 3)."""
+    """Batches of m clients as one padded array on the device.
+
+    index and weight are (S, m, B), shift is (S, m, B, 3).
+    """
     S = max(len(p.index) for p in plans)
     index = torch.zeros(S, len(plans), B, dtype=torch.int64)
     weight = torch.zeros(S, len(plans), B, dtype=rows.dtype)

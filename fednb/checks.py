@@ -14,9 +14,11 @@ Both raise ``ValueError``: ``IFCA(clusters=2.5): need an integer >= 1``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Rule(NamedTuple):
@@ -36,6 +38,30 @@ def argument(owner: str, name: str, value: Any, rule: Rule) -> None:
     """Check one argument of the function or class named ``owner``."""
     if not rule.holds(value):
         raise ValueError(f"{owner}({name}={value!r}): need {rule.need}")
+
+
+def array(owner: str, name: str, value: Any) -> np.ndarray:
+    """Take an argument as an array of real numbers; refuse strings and the like."""
+    try:
+        found = np.asarray(value)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{owner}({name}): need an array of numbers") from error
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"{owner}({name} of {found.dtype}): need real numbers")
+    return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+
+def integers(count: int | None = None) -> Rule:
+    """A sequence of integers >= 1, so many if ``count`` is given."""
+
+    def holds(value: Any) -> bool:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return False
+        right_length = count is None or len(value) == count
+        return right_length and all(_is_integer(v) and v >= 1 for v in value)
+
+    number = "" if count is None else f"{count} "
+    return Rule(holds, f"a sequence of {number}integers >= 1")
 
 
 def integer(least: int | None = None, most: int | None = None) -> Rule:

@@ -1,7 +1,8 @@
 """Who belongs together: a matrix in, one label per row out.
 
-Labels are a torch int64 vector (K,) on the input's device. They are named 0, 1, ... in the order in which the
-clusters first appear, so two clusterings with the same members are equal as vectors.
+Labels are a torch int64 vector (K,) on the input's device. They are named 0, 1, ... in
+the order in which the clusters first appear, so two clusterings with the same members
+are equal as vectors.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import checks
+
+SEED = checks.integer(0, 2**32 - 1)  # what scikit-learn takes
+LARGEST = 1e150  # squares of larger numbers overflow float64
+BINS = checks.optional(checks.integer(2))
+ASSIGN = checks.choice("kmeans", "cluster_qr")
+SCORE_ON = checks.choice("affinity", "embedding")
+CLUSTERER = checks.choice("kmeans", "affinity", "meanshift", "hdbscan")
+
 
 def relabel(labels: Tensor | np.ndarray) -> Tensor:
     """Rename clusters 0..C-1 in order of first appearance: (K,) -> (K,) int64.
 
-    Methods that split clusters leave gaps and arbitrary names behind; afterwards `theta[labels]` fits again.
-    Members do not change. A noise label such as -1 becomes a cluster like any other.
+    Methods that split clusters leave gaps and arbitrary names behind; afterwards
+    `theta[labels]` fits again. Members do not change. A noise label such as -1 becomes
+    a cluster like any other.
     """
-    labels = (
-        labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
-    )
+    if not isinstance(labels, Tensor):
+        labels = torch.from_numpy(np.array(checks.array("relabel", "labels", labels)))
     if labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
             f"labels has shape {tuple(labels.shape)}, {labels.dtype}: give K integers"
@@ -38,25 +48,41 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
 
 
 def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
-    """Rename clusters (K,) so that as many clients as can be keep the name that they had before; there are n names."""
+    """Rename clusters (K,) so that most clients keep the name that they had before.
+
+    There are n names, 0..n-1, before and after.
+    """
     from scipy.optimize import linear_sum_assignment
 
+    _check_names("keep_names", n, found, old)
     same = torch.zeros(n, n, dtype=torch.long, device=found.device)
-    same.index_put_(
-        (found, old), torch.ones_like(found), accumulate=True
-    )  # clients by new and old name
-    name = torch.as_tensor(
-        linear_sum_assignment(same.cpu().numpy(), maximize=True)[1], device=found.device
-    )
-    return name[found]
+    # how many clients have each new and old name
+    same.index_put_((found, old), torch.ones_like(found), accumulate=True)
+    name = linear_sum_assignment(same.cpu().numpy(), maximize=True)[1]
+    return torch.as_tensor(name, device=found.device)[found]
 
 
 def steady_names(labels: Tensor | np.ndarray) -> np.ndarray:
     """Rename the clusters of each round after those of the round before: (T, K)."""
     rows = torch.as_tensor(np.array(labels))
     for t in range(1, len(rows)):
-        rows[t] = keep_names(rows[t], rows[t - 1], int(rows[t - 1 : t + 1].max()) + 1)
+        n = int(rows[t - 1 : t + 1].max()) + 1
+        rows[t] = keep_names(rows[t], rows[t - 1], n)
     return rows.numpy()
+
+
+def _check_names(owner: str, n: int, *labels: Tensor) -> None:
+    """Vectors of cluster names must be integers in 0..n-1."""
+    checks.argument(owner, "n", n, checks.integer(1))
+    for names in labels:
+        integers = names.ndim == 1 and not names.is_floating_point()
+        if not integers or names.shape != labels[0].shape:
+            raise ValueError(f"{owner}: give two vectors of K integers")
+        if len(names) and (int(names.min()) < 0 or int(names.max()) >= n):
+            raise ValueError(
+                f"{owner}: names {int(names.min())}..{int(names.max())} do not lie in "
+                f"0..{n - 1}"
+            )
 
 
 def weighted_kmeans(
@@ -66,50 +92,56 @@ def weighted_kmeans(
     seed: int,
     n_init: int = 10,
 ) -> Tensor:
-    """Split rows (K, D) into k clusters of least weighted squared distance to their means: (K,) labels.
+    """Split rows (K, D) into k clusters by weighted k-means: (K,) labels.
 
-    Minimises WeCFL's Eq. 3b, Σ_i λ_i ‖g_i - G_c(i)‖², by Lloyd's steps from `n_init` k-means++ starts, the
-    best of which wins: a local optimum, not surely the global one. `weights` (K,) are the λ; equal ones give
-    FeSEM's clustering, and a client of weight 0 has no say in where the means lie but joins the nearest.
-    Computed in float64; the same seed gives the same labels. Each cluster has a member: if fewer than k rows
-    of positive weight are *different*, there are only that many clusters. k larger than K is an error.
+    Minimises WeCFL's Eq. 3b, Σ_i λ_i ‖g_i - G_c(i)‖², by Lloyd's steps from `n_init`
+    k-means++ starts, the best of which wins: a local optimum, not surely the global
+    one. `weights` (K,) are the λ; equal ones give FeSEM's clustering, and a client of
+    weight 0 has no say in where the means lie but joins the nearest. Computed in
+    float64; the same seed gives the same labels. Each cluster has a member: if fewer
+    than k rows of positive weight are *different*, there are only that many clusters.
+    k larger than K is an error.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    device = x.device if isinstance(x, Tensor) else None
-    rows, w = _float64(x), _float64(weights)
+    checks.argument("weighted_kmeans", "k", k, checks.integer())
+    checks.argument("weighted_kmeans", "seed", seed, SEED)
+    checks.argument("weighted_kmeans", "n_init", n_init, checks.integer(1))
+    rows = _float64(x)
+    w = _float64(weights, "weights")
     _check(rows, w, k)
-    k = min(
-        k, len({row.tobytes() for row in rows[w > 0] + 0.0})
-    )  # + 0.0, for -0.0 equals 0.0
-    with threadpool_limits(
-        1
-    ):  # threads add in any order, and a last digit can move a client
-        found = (
-            KMeans(k, n_init=n_init, random_state=seed, tol=0)
-            .fit(_fold(rows), sample_weight=w)
-            .labels_
-        )
-    return relabel(torch.as_tensor(found, dtype=torch.int64, device=device))
+    different = {row.tobytes() for row in rows[w > 0] + 0.0}  # -0.0 equals 0.0
+    k = min(k, len(different))
+    with threadpool_limits(1):  # threads add in any order, and a last digit can decide
+        kmeans = KMeans(k, n_init=n_init, random_state=seed, tol=0)
+        found = kmeans.fit(_fold(rows), sample_weight=w).labels_
+    return _named(found, x)
 
 
 def kmeans_objective(
     x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor
 ) -> Tensor:
-    """F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i, what WeCFL's clustering minimises (Eq. 3b): a number.
+    """What WeCFL's clustering minimises (Eq. 3b): a number.
 
-    `x` (K, D) are the clients' rows, `centres` (C, D) the clusters', `labels` (K,) say whose centre counts.
+    F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i. `x` (K, D) are the clients' rows, `centres`
+    (C, D) the clusters', `labels` (K,) say whose centre counts.
     """
     gap = ((x - centres[labels]) ** 2).sum(1)  # (K,)
-    return (weights * gap).sum() / weights.sum()
+    objective = (weights * gap).sum() / weights.sum()
+    if not bool(objective.isfinite()):
+        raise ValueError(
+            "kmeans_objective: give finite rows, centres and weights; the weights must "
+            "not sum to zero"
+        )
+    return objective
 
 
 class Spectral(NamedTuple):
     """The best of several spectral clusterings."""
 
     labels: Tensor  # (K,) all 0 if none was good enough
-    score: float  # its Davies-Bouldin score, below which no other went; inf if there was nothing to try
+    score: float  # the least Davies-Bouldin score; inf if there was nothing to try
 
 
 def best_spectral(
@@ -121,104 +153,115 @@ def best_spectral(
     smallest: int = 1,
     bound: float = 1.0,
 ) -> Spectral:
-    """Cut an affinity matrix (K, K) into 2, ..., n_max spectral clusters and keep the best cut (FedGWC, Alg. 2).
+    """Cut an affinity matrix (K, K) into 2, ..., n_max clusters and keep the best cut.
 
-    Best is the least Davies-Bouldin score; if that exceeds ``bound``, nothing is cut and all labels are 0. A client's
-    features for that score are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the first n
-    non-trivial eigenvectors (as released). Eigenvectors become clusters by ``"kmeans"`` or by ``"cluster_qr"``, a
-    pivoted QR without randomness. Cuts with a cluster of fewer than ``smallest`` clients do not count.
+    FedGWC, Algorithm 2. Best is the least Davies-Bouldin score; if that exceeds
+    ``bound``, nothing is cut and all labels are 0. A client's features for that score
+    are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the
+    first n non-trivial eigenvectors (as released). Eigenvectors become clusters by
+    ``"kmeans"`` or by ``"cluster_qr"``, a pivoted QR without randomness. Cuts with a
+    cluster of fewer than ``smallest`` clients do not count.
     """
-    _check_choice("assign", assign, ("kmeans", "cluster_qr"))
-    _check_choice("score_on", score_on, ("affinity", "embedding"))
-    A, best = _affinity(W), Spectral(torch.zeros(len(W), dtype=torch.int64), math.inf)
+    checks.argument("best_spectral", "n_max", n_max, checks.integer(0))
+    checks.argument("best_spectral", "seed", seed, SEED)
+    checks.argument("best_spectral", "assign", assign, ASSIGN)
+    checks.argument("best_spectral", "score_on", score_on, SCORE_ON)
+    checks.argument("best_spectral", "smallest", smallest, checks.integer(1))
+    checks.argument("best_spectral", "bound", bound, checks.number(0, infinite=True))
+    A = _affinity(W)
+    best = Spectral(torch.zeros(len(A), dtype=torch.int64), math.inf)
     n_max = min(n_max, len(A) - 1, len(A) // smallest)
-    if (
-        n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8
-    ):  # eigenvectors of equal numbers are arbitrary
+    # eigenvectors of equal numbers are arbitrary
+    differ = n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8
+    if differ:
         maps = _eigenmaps(A, n_max + 1)  # (K, n_max + 1)
         for n in range(2, n_max + 1):
             labels = _assign(maps[:, :n], n, seed, assign)
             sizes = np.bincount(labels)
-            if (
-                len(sizes) == n and sizes.min() >= smallest
-            ):  # clients that coincide make fewer clusters
-                score = _davies_bouldin(
-                    A if score_on == "affinity" else maps[:, 1 : n + 1], labels
-                )
-                if score < best.score:
-                    best = Spectral(torch.from_numpy(labels), score)
+            if len(sizes) < n or sizes.min() < smallest:
+                continue  # clients that coincide make fewer clusters
+            features = A if score_on == "affinity" else maps[:, 1 : n + 1]
+            score = _davies_bouldin(features, labels)
+            if score < best.score:
+                best = Spectral(torch.from_numpy(labels), score)
     labels = best.labels if best.score <= bound else torch.zeros_like(best.labels)
-    return Spectral(
-        relabel(labels).to(W.device if isinstance(W, Tensor) else "cpu"), best.score
-    )
+    return Spectral(_named(labels, W), best.score)
 
 
 def spectral(W: Tensor | np.ndarray, k: int, seed: int) -> Tensor:
     """Cut an affinity matrix (K, K) into at most k spectral clusters: (K,) labels.
 
-    k-means of the k leading generalised eigenvectors of the graph whose edges are W (Shi and Malik 2000). Weights of
-    an affinity are not negative: a negative one counts as no edge.
+    k-means of the k leading generalised eigenvectors of the graph whose edges are W
+    (Shi and Malik 2000). Weights of an affinity are not negative: a negative one counts
+    as no edge. A graph without edges is one cluster.
     """
+    checks.argument("spectral", "k", k, checks.integer())
+    checks.argument("spectral", "seed", seed, SEED)
     A = _affinity(W).clip(0)
     if not 1 <= k <= len(A):
         raise ValueError(f"k={k} clusters of {len(A)} rows: k must lie in 1..{len(A)}")
+    if not (A[~np.eye(len(A), dtype=bool)] > 0).any():
+        return _named(np.zeros(len(A)), W)
     labels = torch.from_numpy(_assign(_eigenmaps(A, k), k, seed, "kmeans"))
     return labels.to(W.device if isinstance(W, Tensor) else "cpu")
 
 
 def bipartition(S: Tensor | np.ndarray, linkage: str = "complete") -> Tensor:
-    """Cut a similarity matrix (K, K) in two, K >= 2: (K,) labels 0 and 1, client 0 in part 0.
+    """Cut a similarity matrix (K, K) in two, K >= 2: (K,) labels 0 and 1.
 
-    CFL asks for the two parts with the least similarity across, argmin max_{i in c1, j in c2} α_ij. Merging the most
-    similar pair of clients first (``"single"`` linkage) finds exactly that; it may cut off one client. CFL's released
+    Client 0 is in part 0. CFL asks for the two parts with the least similarity across,
+    argmin max_{i in c1, j in c2} α_ij. Merging the most similar pair of clients first
+    (``"single"`` linkage) finds exactly that; it may cut off one client. CFL's released
     code links ``"complete"``: a part is as alike as its least similar pair.
     """
     from sklearn.cluster import AgglomerativeClustering
 
-    _check_choice("linkage", linkage, ("complete", "single"))
+    rule = checks.choice("complete", "single")
+    checks.argument("bipartition", "linkage", linkage, rule)
     A = _affinity(S, "S")
     if len(A) < 2:
         raise ValueError("one client cannot be cut in two")
-    found = AgglomerativeClustering(
-        2, metric="precomputed", linkage=linkage
-    ).fit_predict(A.max() - A)
-    return relabel(
-        torch.as_tensor(
-            found, dtype=torch.int64, device=S.device if isinstance(S, Tensor) else None
-        )
-    )
+    merge = AgglomerativeClustering(2, metric="precomputed", linkage=linkage)
+    return _named(merge.fit_predict(A.max() - A), S)
 
 
 def components(links: Tensor | np.ndarray) -> Tensor:
-    """Label the connected parts of a graph (K, K), whose links count in both directions: (K,)."""
+    """Label the connected parts of a graph (K, K): (K,).
+
+    An entry that is not zero is a link, and counts in both directions.
+    """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    links = links if isinstance(links, Tensor) else torch.from_numpy(np.array(links))
-    found = connected_components(csr_matrix(links.cpu().numpy() != 0), directed=False)[
-        1
-    ]
-    return relabel(torch.as_tensor(found, dtype=torch.int64, device=links.device))
+    matrix = links.detach().cpu() if isinstance(links, Tensor) else links
+    matrix = checks.array("components", "links", matrix)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or np.isnan(matrix).any():
+        raise ValueError(
+            f"components: links of shape {matrix.shape}, need a square matrix without "
+            "NaN"
+        )
+    found = connected_components(csr_matrix(matrix != 0), directed=False)[1]
+    return _named(found, links)
 
 
 def otsu_components(
     A: Tensor | np.ndarray, bins: int | None = 256, join: bool = False
 ) -> Tensor:
-    """Link every pair that attracts each other strongly, A_ab >= τ, and label the connected parts: (K, K) -> (K,).
+    """Link every pair that attracts each other strongly: (K, K) -> (K,) labels.
 
-    The end of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it cuts them in weak and
-    strong with the largest variance between the two, at the edge of one of ``bins`` equal bins from the least value to
-    the largest, or anywhere if ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all values
-    are equal, to six digits, there is one cluster. With ``join`` a client without a strong tie is linked to the one
-    that attracts it most, instead of being a cluster of its own.
+    Pairs with A_ab >= τ are linked, and the connected parts are the clusters. The end
+    of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it
+    cuts them in weak and strong with the largest variance between the two, at the edge
+    of one of ``bins`` equal bins from the least value to the largest, or anywhere if
+    ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all
+    values are equal, to six digits, there is one cluster. With ``join`` a client
+    without a strong tie is linked to the one that attracts it most, instead of being a
+    cluster of its own.
     """
+    checks.argument("otsu_components", "bins", bins, BINS)
     values, above, low, high = _pairs(A)
     if low == high:
-        return torch.zeros(
-            len(values),
-            dtype=torch.int64,
-            device=A.device if isinstance(A, Tensor) else None,
-        )
+        return _named(np.zeros(len(values)), A)
     links = values >= _otsu(above, bins)
     np.fill_diagonal(links, False)
     if join:
@@ -230,7 +273,11 @@ def otsu_components(
 
 
 def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
-    """The τ of `otsu_components`, in the units of A (K, K), K >= 2: pairs with A_ab >= τ are linked."""
+    """The τ of `otsu_components`, in the units of A (K, K), K >= 2.
+
+    Pairs with A_ab >= τ are linked.
+    """
+    checks.argument("otsu_threshold", "bins", bins, BINS)
     _, above, low, high = _pairs(A)
     if low == high:
         raise ValueError(f"A has {len(above)} pairs, all alike: nothing to cut")
@@ -238,7 +285,10 @@ def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
 
 
 def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """A (K, K) in units of its least and largest pair, the values above its diagonal, and the two; alike if equal."""
+    """A (K, K) in units of its least and largest pair, and what belongs to it.
+
+    The values above its diagonal, then the two pairs; equal if all are alike.
+    """
     values = _affinity(A, "A")
     upper = np.triu(np.ones(values.shape, dtype=bool), 1)
     low, high = (
@@ -263,10 +313,6 @@ def _otsu(values: np.ndarray, bins: int | None) -> float:
                 )
             ]
         )
-    if bins < 2:
-        raise ValueError(
-            f"bins={bins}: Otsu cuts between bins, so give 2 or more, or None"
-        )
     counts, edges = np.histogram(values, bins, range=(0, 1))
     return float(
         threshold_otsu(hist=(counts, edges[1:]))
@@ -284,74 +330,87 @@ def by_distance(
 ) -> Tensor:
     """Cluster by distances (K, K) with any of the clusterers of OCFL: (K,) labels.
 
-    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features of client i: clients are alike if
-    they are as far from everybody. ``"hdbscan"`` takes distances, and what it calls ``noise`` is dealt with as in
-    `hdbscan`. ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the distances as OCFL's released
-    code does, so that the farthest clients are its best examples.
+    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features
+    of client i: clients are alike if they are as far from everybody. ``"hdbscan"``
+    takes distances, and what it calls ``noise`` is dealt with as in `hdbscan`.
+    ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the
+    distances as OCFL's released code does, so that the farthest clients are its best
+    examples.
     """
-    _check_choice(
-        "clusterer", clusterer, ("kmeans", "affinity", "meanshift", "hdbscan")
-    )
-    if len(_affinity(D, "D")) == 1:
+    checks.argument("by_distance", "clusterer", clusterer, CLUSTERER)
+    checks.argument("by_distance", "k", k, checks.integer(1))
+    distances = _distances(D)
+    if len(distances) == 1:
         return _named(np.zeros(1), D)
     if clusterer == "kmeans":
-        return weighted_kmeans(D, np.ones(len(D)), min(k, len(D)), seed)
+        equal = np.ones(len(distances))
+        return weighted_kmeans(D, equal, min(k, len(distances)), seed)
     if clusterer == "affinity":
-        return affinity_propagation(D if swapped else -D, seed)
+        similarities = distances if swapped else -distances
+        return _named(affinity_propagation(similarities, seed), D)
     return mean_shift(D) if clusterer == "meanshift" else hdbscan(D, noise=noise)
 
 
 def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
-    """Let clients of similarity S (K, K) choose examples among themselves (Frey and Dueck 2007): (K,) labels.
+    """Let clients of similarity S (K, K) choose examples among themselves: (K,) labels.
 
-    How many examples there are follows from the median of S, which is what a client must be worth to become one. All
-    share one cluster if the messages do not settle, or if all similarities are equal.
+    Affinity propagation (Frey and Dueck 2007). How many examples there are follows from
+    the median of S, which is what a client must be worth to become one. All share one
+    cluster if the messages do not settle, or if all similarities are equal.
     """
     from sklearn.cluster import AffinityPropagation
 
+    checks.argument("affinity_propagation", "seed", seed, SEED)
     A = _affinity(S, "S")
     if len(A) == 1 or np.ptp(A[~np.eye(len(A), dtype=bool)]) == 0:
         return _named(np.zeros(len(A)), S)
+    messages = AffinityPropagation(affinity="precomputed", random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # scikit-learn warns when nothing settles, and calls all clients -1
-        return _named(
-            AffinityPropagation(affinity="precomputed", random_state=seed).fit_predict(
-                A
-            ),
-            S,
-        )
+        # scikit-learn warns when nothing settles, and calls all clients -1
+        warnings.simplefilter("ignore")
+        return _named(messages.fit_predict(A), S)
 
 
 def mean_shift(x: Tensor | np.ndarray) -> Tensor:
-    """Move each row (K, D) uphill to a peak of their density; who meets is a cluster (Comaniciu and Meer 2002).
+    """Move each row (K, D) uphill to a peak of their density: (K,) labels.
 
-    The bandwidth is scikit-learn's guess, the mean distance to the farthest of the nearest 30 %. These count the
-    row itself: below seven rows it would be alone and the guess 0, so at least one more is taken.
+    Rows that meet are a cluster (Comaniciu and Meer 2002). The bandwidth is
+    scikit-learn's guess, the mean distance to the farthest of the nearest 30 %. These
+    count the row itself: below seven rows it would be alone and the guess 0, so at
+    least one more is taken.
     """
     from sklearn.cluster import MeanShift, estimate_bandwidth
+    from threadpoolctl import threadpool_limits
 
-    rows = _fold(_float64(x))
-    width = estimate_bandwidth(rows, quantile=max(0.3, min(1.0, 2 / len(rows))))
-    width = max(width, 1e-9 * np.ptp(rows))  # rows that are equal but for rounding
-    return _named(MeanShift(bandwidth=width or None).fit_predict(rows), x)
+    rows = _float64(x)
+    _check(rows, np.ones(len(rows)), 1)
+    with threadpool_limits(1):  # two threads take ten times as long for its small steps
+        rows = _fold(rows)
+        width = estimate_bandwidth(rows, quantile=max(0.3, min(1.0, 2 / len(rows))))
+        width = max(width, 1e-9 * np.ptp(rows))  # rows that are equal but for rounding
+        found = MeanShift(bandwidth=width or None).fit_predict(rows)
+    return _named(found, x)
 
 
 def hdbscan(
     D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest"
 ) -> Tensor:
-    """Find the dense groups that last longest as a distance threshold on D (K, K) sinks: HDBSCAN, (K,) labels.
+    """Find the dense groups in distances D (K, K) by HDBSCAN: (K,) labels.
 
-    No group has fewer than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2. Clients in no
-    group, the ``noise``, join the group that is ``"nearest"`` on average, or form one cluster ``"together"`` (which is
-    what becomes of the label -1 in OCFL's released code), or stay ``"alone"``. Without any group all are one cluster.
+    They are those that last longest as a distance threshold sinks. No group has fewer
+    than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2.
+    Clients in no group, the ``noise``, join the group that is ``"nearest"`` on average,
+    or form one cluster ``"together"`` (which is what becomes of the label -1 in OCFL's
+    released code), or stay ``"alone"``. Without any group all are one cluster.
     """
     from sklearn.cluster import HDBSCAN
 
-    _check_choice("noise", noise, ("nearest", "together", "alone"))
-    A = _affinity(D, "D")
-    smallest = smallest or max(2, round(len(A) / 5))
+    rule = checks.choice("nearest", "together", "alone")
+    checks.argument("hdbscan", "noise", noise, rule)
+    checks.argument("hdbscan", "smallest", smallest, checks.optional(checks.integer(2)))
+    A = _distances(D)
+    if smallest is None:
+        smallest = max(2, round(len(A) / 5))
     if len(A) < smallest:
         return _named(np.zeros(len(A)), D)
     found = HDBSCAN(
@@ -370,38 +429,37 @@ def hdbscan(
 def agglomerative(
     D: Tensor | np.ndarray, threshold: float, linkage: str = "average"
 ) -> Tensor:
-    """Merge the nearest two clusters until they are ``threshold`` or more apart: distances (K, K) to (K,) labels.
+    """Merge the nearest two clusters, by distances (K, K): (K,) labels.
 
-    How far two clusters are apart: the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
+    It ends when they are ``threshold`` or more apart. How far two clusters are apart:
+    the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
     their members.
     """
     from sklearn.cluster import AgglomerativeClustering
 
-    _check_choice("linkage", linkage, ("average", "complete", "single"))
-    A = _affinity(D, "D")
+    rule = checks.choice("average", "complete", "single")
+    checks.argument("agglomerative", "linkage", linkage, rule)
+    checks.argument("agglomerative", "threshold", threshold, checks.number(least=0))
+    A = _affinity(D, "D")  # may be negative: BriggsHC.swapped hands over similarities
     if len(A) == 1:
         return _named(np.zeros(1), D)
-    options = {
-        "metric": "precomputed",
-        "linkage": linkage,
-        "distance_threshold": threshold,
-    }
-    return _named(AgglomerativeClustering(None, **options).fit_predict(A), D)
-
-
-def _named(found: np.ndarray, like: Tensor | np.ndarray) -> Tensor:
-    """Labels as this module gives them."""
-    return relabel(
-        torch.as_tensor(
-            found,
-            dtype=torch.int64,
-            device=like.device if isinstance(like, Tensor) else None,
-        )
+    merge = AgglomerativeClustering(
+        None, metric="precomputed", linkage=linkage, distance_threshold=threshold
     )
+    return _named(merge.fit_predict(A), D)
+
+
+def _named(found: Tensor | np.ndarray, like: Tensor | np.ndarray) -> Tensor:
+    """Labels as this module gives them, on the device of ``like``."""
+    device = like.device if isinstance(like, Tensor) else None
+    return relabel(torch.as_tensor(found, dtype=torch.int64, device=device))
 
 
 def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
-    """Spectral coordinates (K, n): the n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant."""
+    """Spectral coordinates (K, n).
+
+    The n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant.
+    """
     from scipy.linalg import LinAlgError, eigh
 
     W = W - np.diag(W.diagonal())  # a graph's Laplacian knows no loops
@@ -409,13 +467,17 @@ def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
     K, M = len(W), W * scale * scale[:, None]  # D^-½ W D^-½
     try:
         u = eigh(M, subset_by_index=(K - n, K - 1))[1]  # ascending
-    except LinAlgError:  # LAPACK's way to some eigenvectors can fail where many eigenvalues nearly coincide
+    except LinAlgError:  # LAPACK can fail where many eigenvalues nearly coincide
         u = eigh(M, driver="ev")[1][:, K - n :]
     return u[:, ::-1] * scale[:, None]
 
 
 def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
-    """Davies-Bouldin score; infinite for clusters whose centroids coincide, which scikit-learn takes for perfect."""
+    """Davies-Bouldin score.
+
+    Infinite for clusters whose centroids coincide, which scikit-learn takes for
+    perfect.
+    """
     from scipy.spatial.distance import pdist
     from sklearn.metrics import davies_bouldin_score
 
@@ -443,32 +505,37 @@ def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
 
 def _affinity(W: Tensor | np.ndarray, name: str = "W") -> np.ndarray:
     """A symmetric matrix of finite numbers, in float64."""
-    A = _float64(W)
-    if (
-        A.ndim != 2
-        or A.shape[0] != A.shape[1]
-        or not np.isfinite(A).all()
-        or not np.allclose(A, A.T)
-    ):
+    A = _float64(W, name)
+    square = A.ndim == 2 and A.shape[0] == A.shape[1] and A.size > 0
+    if not square or not np.isfinite(A).all() or not np.allclose(A, A.T):
         raise ValueError(
-            f"{name} has shape {A.shape}: give one finite number for each pair, the same both ways"
+            f"{name} has shape {A.shape}: give one finite number for each pair, the "
+            "same both ways"
         )
+    if np.abs(A).max() > LARGEST:
+        raise ValueError(f"{name} has numbers above {LARGEST:g}: scale them down")
     return A
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose from {', '.join(choices)}")
+def _distances(D: Tensor | np.ndarray) -> np.ndarray:
+    """A symmetric matrix of finite numbers >= 0, in float64."""
+    A = _affinity(D, "D")
+    if A.min() < 0:
+        raise ValueError(f"D has the entry {A.min():g}: give distances, which are >= 0")
+    return A
 
 
-def _float64(x: Tensor | np.ndarray) -> np.ndarray:
-    return np.asarray(
-        x.detach().cpu().double() if isinstance(x, Tensor) else x, dtype=np.float64
-    )
+def _float64(x: Tensor | np.ndarray, name: str = "x") -> np.ndarray:
+    if isinstance(x, Tensor):
+        return np.asarray(x.detach().cpu().double())
+    return checks.array("clustering", name, x).astype(np.float64, copy=False)
 
 
 def _fold(rows: np.ndarray) -> np.ndarray:
-    """The same points in K, not D, dimensions: k-means needs distances only, and the Gram matrix has them."""
+    """The same points in K, not D, dimensions.
+
+    k-means needs distances only, and the Gram matrix has them.
+    """
     if rows.shape[1] <= len(rows):
         return rows
     x = rows - rows.mean(0)  # (K, D)
@@ -479,21 +546,26 @@ def _fold(rows: np.ndarray) -> np.ndarray:
 
 
 def _check(rows: np.ndarray, weights: np.ndarray, k: int) -> None:
-    if rows.ndim != 2 or weights.shape != rows.shape[:1]:
+    """Rows (K, D) and weights (K,) must be sound, and enough for k clusters."""
+    if rows.ndim != 2 or weights.shape != rows.shape[:1] or rows.shape[1] == 0:
         raise ValueError(
-            f"x {rows.shape} and weights {weights.shape} do not match: give (K, D) and (K,)"
+            f"x {rows.shape} and weights {weights.shape} do not match: give (K, D) and "
+            "(K,)"
         )
     if not 1 <= k <= len(rows):
         raise ValueError(
             f"k={k} clusters of {len(rows)} rows: k must lie in 1..{len(rows)}"
         )
-    bad = np.flatnonzero(~np.isfinite(rows).all(1))
+    peak = np.abs(rows).max(1)
+    bad = np.flatnonzero(~np.isfinite(peak))
     if len(bad):
         raise ValueError(
             f"row {bad[0]} of x has NaN or infinite values: that client has diverged"
         )
+    if peak.max() > LARGEST:
+        raise ValueError(f"x has numbers above {LARGEST:g}: scale them down")
     if not (np.isfinite(weights) & (weights >= 0)).all() or weights.sum() == 0:
-        least, total = weights.min(), weights.sum()
         raise ValueError(
-            f"weights (least {least}, sum {total}) must be finite, >= 0, and not all zero"
+            f"weights (least {weights.min()}, sum {weights.sum()}) must be finite, "
+            ">= 0, and not all zero"
         )

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from .params import Layout
 from .plots import INK
+from .training import Seeded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,9 +31,7 @@ Explainer = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 def network(model: Callable[[], nn.Module], row: Tensor) -> nn.Module:
     """Make a network from its recipe and a row (D,) of a federation's models, ready to predict."""
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # the fresh weights are thrown away: no random number may be missed
+    with Seeded(0):  # the fresh weights are thrown away
         module = model().to(row.device, row.dtype)
     layout = Layout.of(module)
     if row.shape != (layout.D,):

@@ -19,38 +19,46 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from . import checks, entry
 from .backends import Batched, Correction, Lean, TaskError, cross_entropy, squared_error
 from .data import Dataset
 from .params import Layout
 from .partition import Partition, class_counts
-from .training import Local, plan
+from .training import Local, Plan, Seeded, plan
 
-START, SAMPLE, CLIENT, DRAW, PROBE, LOOK = range(
-    6
-)  # purposes: random streams of different purpose never meet
+# Purposes: random streams of different purpose never meet.
+START, SAMPLE, CLIENT, DRAW, PROBE, LOOK, EVALUATE = range(7)
 
 
 class ClientError(RuntimeError):
-    """One client's training failed, or diverged; the message names the client."""
+    """A client's training failed or diverged, or its model is not finite.
+
+    The message names the client.
+    """
 
 
 class Update(NamedTuple):
     """What comes back from local training of n clients."""
 
     theta: Tensor  # (n, D) the clients' new rows
-    losses: Tensor  # (n, S) loss at every local step; a client with fewer steps than S has nan after its last
+    losses: Tensor  # (n, S) loss at every local step, nan after a client's last
     clients: Tensor  # (n,) who they are
 
 
 class Evaluation(NamedTuple):
-    """How models do on labelled samples: for each sample its owner, its class, and the class predicted."""
+    """How models do on labelled samples.
 
-    owner: Tensor  # (N,) whose sample: a client, or for the server's samples a model that several clients share
+    Each sample has an owner, a class, and a class predicted. The owner is a client, or
+    for the server's samples a model that several clients share.
+    """
+
+    owner: Tensor  # (N,)
     true: Tensor  # (N,)
     pred: Tensor  # (N,)
-    loss: Tensor  # (K,) mean cross-entropy of each client; nan without test samples
+    # (K,) mean cross-entropy of each client; nan without samples, and infinite if the
+    # client's model is not finite
+    loss: Tensor
     of: Tensor  # (K,) the owner that stands for each client
     classes: int
 
@@ -60,7 +68,8 @@ class Evaluation(NamedTuple):
         K, C = len(self.of), self.classes
         if K * C * C > 4e8:
             raise ValueError(
-                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, true and pred"
+                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, "
+                "true and pred"
             )
         owners = int(self.of.max()) + 1
         cells = (self.owner * C + self.true) * C + self.pred
@@ -70,7 +79,10 @@ class Evaluation(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What only the judge may see: hidden clusters (None if there are none) and class counts of each client."""
+    """What only the judge may see.
+
+    Hidden clusters (None if there are none), and the class counts of each client.
+    """
 
     labels: np.ndarray | None  # (K,)
     counts: np.ndarray  # (K, classes)
@@ -78,7 +90,10 @@ class Truth(NamedTuple):
 
 @dataclass
 class Meter:
-    """Traffic so far: bytes to the clients, bytes from them, and how many local trainings were done."""
+    """Traffic so far.
+
+    Bytes to the clients, bytes from them, and how many local trainings were done.
+    """
 
     down: int = 0
     up: int = 0
@@ -99,36 +114,48 @@ class Event(NamedTuple):
 
 
 class Federation:
-    """K clients with data of their own, a model recipe, and the local training that they do.
+    """K clients with data of their own, a model recipe, and what clients do in a round.
 
     Parameters
     ----------
     data, parts
-        A :class:`~fednb.data.Dataset` and a :class:`~fednb.partition.Partition` of its rows.
+        A :class:`~fednb.data.Dataset` and a :class:`~fednb.partition.Partition` of its
+        rows.
     model
-        A function without arguments that makes a fresh network, such as ``partial(lenet5, classes=100)``.
+        A function without arguments that makes a fresh network, such as
+        ``partial(lenet5, classes=100)``. Parameters that require no gradient are not
+        trained.
     local
         What a client does in a round.
     seed
-        Seeds initial models, sampling and batches; each client has a random stream of its own.
+        Seeds initial models, sampling and batches; each client has a random stream of
+        its own.
     device, backend
-        ``"auto"`` takes the GPU and the batched backend where there is one, else the CPU and the lean backend.
+        ``"auto"`` takes the GPU and the batched backend where there is one, else the
+        CPU and the lean backend.
     workers
-        Threads of the lean backend; as many as torch would use by default (so ``OMP_NUM_THREADS`` is heeded).
+        Threads of the lean backend; as many as torch would use by default (so
+        ``OMP_NUM_THREADS`` is heeded).
     chunk, memory
         Clients per pass of the batched backend, or the bytes that a pass may take.
     loss
-        ``loss(outputs, targets)`` per sample; cross-entropy for integer labels, squared error for real ones.
+        ``loss(outputs, targets)`` per sample; cross-entropy for integer labels, squared
+        error for real ones.
     batch_stats
-        Judge BatchNorm models by the statistics of each client's own samples instead of the running ones, as code does
-        that never calls ``model.eval()`` (WeCFL's released code).
+        Judge BatchNorm models by the statistics of each client's own samples instead of
+        the running ones, as code does that never calls ``model.eval()`` (WeCFL's
+        released code).
     diverged
-        ``"raise"`` stops when a client's loss or row is no longer finite; ``"record"`` leaves that client out (its row
-        comes back unchanged) and adds to ``events``.
+        What to do with a client whose loss or row is no longer finite, and with a
+        model of the server that is not finite when it is judged. ``"raise"`` stops.
+        ``"record"`` adds to ``events`` and goes on: such a client is left out (its row
+        comes back unchanged), such a model has an infinite loss and is always wrong.
     start
-        A row (D,) from which every method starts, instead of fresh models: arms of a comparison fork from one model.
+        A row (D,) from which every method starts, instead of fresh models: arms of a
+        comparison fork from one model.
     ids
-        Numbers of the clients' random streams: permuted clients with permuted ids give permuted results.
+        Numbers of the clients' random streams: permuted clients with permuted ids give
+        permuted results.
     """
 
     def __init__(
@@ -151,110 +178,124 @@ class Federation:
         start: Tensor | None = None,
         ids: Sequence[int] | None = None,
     ) -> None:
-        _check_choice("backend", backend, ("auto", "lean", "batched"))
-        _check_choice("diverged", diverged, ("raise", "record"))
-        _check_parts(data, parts)
-        self.local, self.seed, self.diverged, self.batch_stats = (
-            local or Local(),
-            seed,
-            diverged,
-            batch_stats,
+        entry.check_options(
+            local=local,
+            seed=seed,
+            backend=backend,
+            workers=workers,
+            chunk=chunk,
+            memory=memory,
+            loss=loss,
+            dtype=dtype,
+            batch_stats=batch_stats,
+            diverged=diverged,
         )
-        self.device = torch.device(
-            ("cuda" if torch.cuda.is_available() else "cpu")
-            if device == "auto"
-            else device
-        )
-        self.K, self.classes = len(parts.train), data.classes
-        self.n = torch.tensor(
-            [len(i) for i in parts.train], device=self.device
-        )  # (K,) training samples
-        self.t = (
-            0  # the round, set by run: learning-rate schedules and events look at it
-        )
-        self.meter, self.events = Meter(), []
-        self._x, self._y = _tensors(data, self.device, dtype)
-        self._loss = loss or (
-            squared_error if self._y.is_floating_point() else cross_entropy
-        )
-        self._parts, self._model, self._dtype, self._start = parts, model, dtype, start
-        self._ids = np.arange(self.K) if ids is None else np.asarray(ids)
-        self._visits, self._samples, self._seeds = (
-            np.zeros(self.K, dtype=np.int64),
-            0,
-            0,
-        )
-        self._memory: dict[
-            tuple[int, int], tuple[Tensor, ...]
-        ] = {}  # optimiser state by (client, slot), if kept
-        used = np.concatenate([*parts.train, *parts.test])
-        self._server = torch.as_tensor(
-            np.setdiff1d(np.arange(data.n_train, len(data.x)), used), device=self.device
-        )
+        entry.check_recipe(model)
+        self.local = Local() if local is None else local
+        self.seed = seed
+        self.batch_stats = batch_stats
+        self.diverged = diverged
+        self.device = entry.find_device(device)
+        self._dtype = dtype
+        self._model = model
+
+        self._data = data
+        self._x = entry.inputs(data, self.device, dtype)
+        self._y = entry.targets(data, self.device, dtype)
+        self._parts = entry.sample_lists(parts, len(self._x))
+        self.K = len(self._parts.train)
+        self.classes = data.classes
+        sizes = [len(own) for own in self._parts.train]
+        self.n = torch.tensor(sizes, device=self.device)  # (K,) training samples
+        self._ids = entry.stream_ids(ids, self.K)
+        used = np.concatenate([*self._parts.train, *self._parts.test])
+        held_back = np.setdiff1d(np.arange(data.n_train, len(self._x)), used)
+        self._server = torch.as_tensor(held_back, device=self.device)
+
+        self.t = 0  # the round, set by run: schedules and events look at it
+        self.meter = Meter()
+        self.events: list[Event] = []
+        self._visits = np.zeros(self.K, dtype=np.int64)
+        self._samples = 0
+        self._seeds = 0
+        # what optimisers keep from round to round, by (client, slot)
+        self._memory: dict[tuple[int, int], tuple[Tensor, ...]] = {}
 
         module = self._build(0)
         self.layout = Layout.of(module)
-        if start is not None and start.shape != (self.layout.D,):
-            raise ValueError(
-                f"start has shape {tuple(start.shape)}, a row of this model has {self.layout.D} columns"
-            )
-        _check_model(module, self._x, self.classes, self._y.is_floating_point())
+        entry.check_reproducible(
+            self.layout.row(module), self.layout.row(self._build(0))
+        )
+        self._start = self._first_row(start)
+        regression = self._y.is_floating_point()
+        classes = None if regression else self.classes
+        outputs = entry.check_outputs(module, self._x, classes)
+        if loss is None:
+            loss = squared_error if regression else cross_entropy
+        entry.check_loss(loss, outputs, self._y)
+        self._loss = loss
         if backend == "auto":
             backend = "batched" if self.device.type == "cuda" else "lean"
         if backend == "batched":
             self.backend = Batched(
-                module, self._x, self._y, self._loss, int(self.n.max()), chunk, memory
+                module, self._x, self._y, loss, max(sizes), chunk, memory
             )
-        else:
-            threads = (
-                1 if self.device.type == "cuda" else workers or torch.get_num_threads()
-            )
-            self.backend = Lean(module, self._x, self._y, self._loss, threads)
+            return
+        if workers is None:
+            workers = torch.get_num_threads()
+        if self.device.type == "cuda":
+            workers = 1
+        self.backend = Lean(module, self._x, self._y, loss, workers)
 
     def __repr__(self) -> str:
         return (
-            f"Federation({self.K} clients, {int(self.n.sum())} samples, D={self.layout.D}, {self.local}, "
-            f"seed={self.seed}, {type(self.backend).__name__.lower()} on {self.device})"
+            f"Federation({self.K} clients, {int(self.n.sum())} samples, "
+            f"D={self.layout.D}, {self.local}, seed={self.seed}, "
+            f"{type(self.backend).__name__.lower()} on {self.device})"
         )
 
-    # --- the verbs ---------------------------------------------------------------------------------------------------
+    # --- the verbs --------------------------------------------------------------------
 
     def start(self, models: int = 1) -> Tensor:  # (models, D)
-        """Initial rows; row j depends on the seed and on j only, so all methods of one seed start alike."""
-        if models < 1:
-            raise ValueError(f"start: asked for {models} models")
+        """Initial rows; row j depends on the seed and on j only.
+
+        So all methods of one seed start alike.
+        """
+        checks.argument("start", "models", models, checks.integer(1))
         if self._start is not None:
-            return torch.as_tensor(
-                self._start, dtype=self._dtype, device=self.device
-            ).repeat(models, 1)
+            row = self._start.to(device=self.device, dtype=self._dtype)
+            return row.repeat(models, 1)
         return torch.stack([self.layout.row(self._build(j)) for j in range(models)])
 
     def sample(
         self, size: int | float = 1.0, among: Tensor | None = None
     ) -> Tensor:  # (n,)
-        """Draw clients without replacement: a number of them, or a fraction; ``among`` a mask (K,) or their numbers."""
-        pool, fraction = self._who(among), isinstance(size, float)
-        count = math.ceil(size * len(pool)) if fraction else int(size)
-        if not size > 0 or (fraction and size > 1):
-            raise ValueError(
-                f"sample: {size!r} is neither a positive number of clients nor a fraction in (0, 1]"
-            )
+        """Draw clients without replacement: a number of them, or a fraction.
+
+        ``among`` restricts the draw: a mask (K,), or numbers of clients.
+        """
+        checks.argument("sample", "size", size, checks.sampled)
+        pool = self._who("sample", among)
+        count = math.ceil(size * len(pool)) if isinstance(size, float) else int(size)
         order = self.tickets()[pool].argsort(stable=True)
         return pool[order[:count]].sort().values
 
     def tickets(self) -> Tensor:  # (K,)
-        """A random number in [0, 1) for each client, whatever its place in the list; ``sample`` takes the least ones.
+        """A random number in [0, 1) for each client, whatever its place in the list.
 
-        Gumbel numbers made of them draw clients with unequal probabilities.
+        ``sample`` takes the least ones. Gumbel numbers made of them draw clients with
+        unequal probabilities.
         """
-        drawn = self._stream(SAMPLE, self._samples).random(self._ids.max() + 1)[
-            self._ids
-        ]
+        stream = self._stream(SAMPLE, self._samples)
+        drawn = stream.random(self._ids.max() + 1)[self._ids]
         self._samples += 1
         return torch.as_tensor(drawn, device=self.device)
 
     def draw(self) -> int:
-        """Draw an integer from the server's own random stream, to seed its k-means, say; samples stay as they are."""
+        """Draw an integer from the server's own stream, to seed its k-means, say.
+
+        What ``sample`` draws does not depend on it.
+        """
         self._seeds += 1
         return int(self._stream(DRAW, self._seeds).integers(2**31))
 
@@ -269,30 +310,32 @@ class Federation:
         slot: int = 0,
         **changes: Any,
     ) -> Update:
-        """Send rows to clients, let each train on its own data, and bring the new rows back.
+        """Send rows to clients, let each train on its data, and bring new rows back.
 
         ``theta`` is one row (D,) for all, or a row per client (n, D).
 
         ``correct(g, th)`` may change every gradient before it is used: FedProx is
-        ``correct=lambda g, th: g + mu * (th - w)``. What differs from client to client is passed along in ``args``,
-        tensors with one line per client: ``correct=lambda g, th, w: ..., args=(w,)``. Both g and th are rows, (D,) or
+        ``correct=lambda g, th: g + mu * (th - w)``. What differs from client to client
+        is passed along in ``args``, tensors with one line per client:
+        ``correct=lambda g, th, w: ..., args=(w,)``. Both g and th are rows, (D,) or
         (n, D), with zeros where g meets buffers.
 
-        With ``travels=False`` the rows are the clients' own and stay with them: the meter counts updates but no bytes.
-        A method that trains several models at a client numbers them by ``slot``: each has its own momentum, if kept.
-        Further keywords change :class:`Local` for this call: ``train(theta, S, lr=0.1, steps=5)``.
+        With ``travels=False`` the rows are the clients' own and stay with them: the
+        meter counts updates but no bytes. A method that trains several models at a
+        client numbers them by ``slot``: each has its own momentum, if kept. Further
+        keywords change :class:`Local` for this call:
+        ``train(theta, S, lr=0.1, steps=5)``.
         """
-        who = self._who(clients)
-        rows = self._rows(theta, len(who))
-        if len(set(who.tolist())) < len(who):
+        checks.argument("train", "slot", slot, checks.integer(0))
+        who = self._who("train", clients)
+        numbers = who.tolist()
+        rows = self._row_per_client(theta, len(who))
+        if len(set(numbers)) < len(who):
             raise ValueError("train: a client is listed twice; train it in two calls")
         local = replace(self.local, **changes)
-        args = [
-            torch.as_tensor(a, device=self.device).expand(len(who), *a.shape[1:])
-            for a in args
-        ]
-        plans = [self._plan(k, local) for k in who.tolist()]
-        homes = [(k, slot) for k in who.tolist()]
+        args = [self._line_per_client(values, len(who)) for values in args]
+        plans = [self._plan(k, local) for k in numbers]
+        homes = [(k, slot) for k in numbers]
         states = [
             self._memory.get(home) if local.keep_state else None for home in homes
         ]
@@ -303,7 +346,7 @@ class Federation:
         except TaskError as error:
             cause = error.__cause__
             raise ClientError(
-                f"client {int(who[error.i])}: {type(cause).__name__}: {cause}"
+                f"client {numbers[error.i]}: {type(cause).__name__}: {cause}"
             ) from cause
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
@@ -325,28 +368,35 @@ class Federation:
     ) -> Tensor:
         """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,).
 
-        IFCA chooses by it. ``batches`` limits it to so many random batches of each
-        client, from a random stream of its own: training meets the same batches as
-        without. Another ``draw`` takes other ones (give ``fed.draw()``).
+        IFCA chooses by it. ``on`` is ``"train"`` or ``"test"``; a client without such
+        samples has nan. ``batches`` limits it to so many random batches of each client,
+        from a random stream of its own: training meets the same batches as without.
+        Another ``draw`` takes other ones (give ``fed.draw()``).
 
         With ``travels=False`` the clients have the rows: only losses are counted.
         """
-        who, parts = self._who(clients), self._own(on)
-        rows = theta[None] if theta.dim() == 1 else theta
+        checks.argument("loss", "on", on, checks.choice("train", "test"))
+        checks.argument("loss", "batches", batches, checks.optional(checks.integer(1)))
+        who = self._who("loss", clients)
+        rows = self._rows("loss", theta)
+        parts = self._own(on)
         own = [parts[k] for k in who.tolist()]
         if batches is not None:
             own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
-        index, owner, size = _flat(own)
         out = torch.empty(len(who), len(rows), dtype=self._dtype, device=self.device)
-        y = self._y[index]
-        for c, row in enumerate(rows):
-            logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
-            total = torch.zeros_like(out[:, c]).index_add_(
-                0, owner, self._loss(logits, y)
-            )
-            out[:, c] = total / size
+        if len(who):
+            index, owner, size = _flat(own)
+            y = self._y[index]
+            for c, row in enumerate(rows):
+                outputs = self._outputs(
+                    row[None], torch.zeros_like(owner), index, owner
+                )
+                losses = self._loss(outputs, y)
+                total = torch.zeros_like(out[:, c]).index_add_(0, owner, losses)
+                out[:, c] = total / size
+            self._judge_losses(out, rows, who, size)
         self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
-        return out[:, 0] if theta.dim() == 1 else out
+        return out[:, 0] if _is_one_row(theta) else out
 
     def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
         """Share of each client's training samples that each row fits best: (n, C).
@@ -354,70 +404,97 @@ class Federation:
         The row of least loss at a sample fits it best, the first of equals. FedSoft's
         importance weights are such shares.
         """
-        who = self._who(clients)
-        parts = self._own("train")
-        index, owner, size = _flat([parts[k] for k in who.tolist()])
+        who = self._who("best_share", clients)
+        rows = self._rows("best_share", theta)
+        own = self._own("train")
+        index, owner, size = _flat([own[k] for k in who.tolist()])
         losses = []
-        for row in theta:
-            logits = self._outputs(row[None], torch.zeros_like(owner), index, owner)
-            losses.append(self._loss(logits, self._y[index]))
-        best = F.one_hot(torch.stack(losses, 1).argmin(1), len(theta))  # (N, C)
-        wins = torch.zeros(len(who), len(theta), dtype=self._dtype, device=self.device)
+        for row in rows:
+            outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
+            losses.append(self._loss(outputs, self._y[index]))
+        best = F.one_hot(torch.stack(losses, 1).argmin(1), len(rows))  # (N, C)
+        wins = torch.zeros(len(who), len(rows), dtype=self._dtype, device=self.device)
         wins.index_add_(0, owner, best.to(wins))
-        self._count(down=len(who) * theta.nbytes, up=wins.nbytes)
+        self._count(down=len(who) * rows.nbytes, up=wins.nbytes)
         return wins / size[:, None]
 
     def probe(self, per_class: int) -> tuple[Tensor, Tensor]:  # (m, ...), (m,)
-        """Labelled samples of the server that no client holds, so many of each class or as many as there are.
+        """Labelled samples of the server that no client holds.
 
-        The same ones whenever it is asked. They are among those of ``evaluate(on="server")``.
+        So many of each class, or as many as there are; the same ones whenever it is
+        asked. They are among those of ``evaluate(on="server")``.
         """
-        rng, mine = self._stream(PROBE), []
+        checks.argument("probe", "per_class", per_class, checks.integer(1))
+        if self._y.is_floating_point():
+            raise ValueError("probe: need class labels, the data has real targets")
+        rng = self._stream(PROBE)
+        chosen = []
         for c in range(self.classes):
             own = self._server[self._y[self._server] == c].cpu().numpy()
-            if not len(own) or per_class < 1:
+            if not len(own):
                 raise ValueError(
-                    f"probe: {per_class} samples of class {c} wanted, {len(own)} are held by no client"
+                    f"probe: {per_class} samples of class {c} wanted, {len(own)} are "
+                    "held by no client"
                 )
-            mine.append(rng.permutation(own)[:per_class])
-        index = torch.as_tensor(np.concatenate(mine), device=self.device)
+            chosen.append(rng.permutation(own)[:per_class])
+        index = torch.as_tensor(np.concatenate(chosen), device=self.device)
         return self._x[index], self._y[index]
 
     def predict(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Outputs of every row on given inputs, computed at the server: (C, D), (m, ...) -> (C, m, classes)."""
-        rows = theta[None] if theta.dim() == 1 else theta
+        """Outputs of every row on given inputs, computed at the server.
+
+        (C, D), (m, ...) -> (C, m, classes).
+        """
+        rows = self._rows("predict", theta)
         x = torch.as_tensor(x, dtype=self._dtype, device=self.device)
-        out = torch.stack(self.backend.logits([(row, x) for row in rows]))
-        return out[0] if theta.dim() == 1 else out
+        if x.shape[1:] != self._x.shape[1:] or len(x) == 0 or len(rows) == 0:
+            raise ValueError(
+                f"predict: x has shape {tuple(x.shape)}, theta {tuple(rows.shape)}: "
+                f"need inputs (m, {', '.join(map(str, self._x.shape[1:]))}), and a row"
+            )
+        out = torch.stack(self._logits([(row, x) for row in rows]))
+        return out[0] if _is_one_row(theta) else out
 
     def evaluate(self, theta: Tensor, labels: Tensor, on: str = "test") -> Evaluation:
-        """Let every client be served by its row and compare with the truth, on its ``test`` or ``train`` samples, or
-        on those of the ``server`` that no client holds.
+        """Let every client be served by its row, and compare with the truth.
 
-        ``labels`` is (K,), the row of each client; or (K, C), the weight of each row in a soft vote of probabilities.
+        On its ``test`` or ``train`` samples, or on those of the ``server`` that no
+        client holds. ``labels`` is (K,), the row of each client; or (K, C), the weight
+        of each row in a soft vote of probabilities.
         """
+        checks.argument("evaluate", "on", on, checks.choice("test", "train", "server"))
         if self._y.is_floating_point():
             raise ValueError(
-                'evaluate counts classes; for real targets use fed.loss(theta, on="test")'
+                "evaluate counts classes; for real targets use "
+                'fed.loss(theta, on="test")'
             )
+        rows = self._rows("evaluate", theta)
         votes = torch.as_tensor(labels, device=self.device)
-        _check_votes(votes, self.K, len(theta))
+        _check_votes(votes, self.K, len(rows))
+        if votes.dim() == 1:
+            votes = votes.long()
         if on == "server":  # clients with the same model share its evaluation
             votes, of = votes.unique(dim=0, return_inverse=True)
             own = [self._server] * len(votes)
         else:
-            own, of = self._own(on), torch.arange(self.K, device=self.device)
+            own = self._own(on)
+            of = torch.arange(self.K, device=self.device)
         index, owner, size = _flat(own)
+        if not len(index):
+            raise ValueError(f"evaluate(on={on!r}): there are no such samples")
         y = self._y[index]
-        probability = self._vote(theta, votes, index, owner)  # (N, classes)
+        probability = self._vote(rows, votes, index, owner)  # (N, classes)
+        pred = probability.argmax(1)
         surprise = -probability.gather(1, y[:, None])[:, 0].clamp_min(1e-30).log()
-        loss = (
-            torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise)
-            / size
-        )
-        return Evaluation(owner, y, probability.argmax(1), loss[of], of, self.classes)
+        broken = self._judge_votes(rows, votes, probability, owner, of)  # (N,)
+        if broken is not None:
+            pred = torch.where(broken, (y + 1) % self.classes, pred)
+            surprise = surprise.masked_fill(broken, math.inf)
+        total = torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise)
+        loss = total / size
+        return Evaluation(owner, y, pred, loss[of], of, self.classes)
 
-    # --- what the judge, and a checkpoint, may see -------------------------------------------------------------------
+    # --- what the judge, and a checkpoint, may see ------------------------------------
 
     @property
     def truth(self) -> Truth:
@@ -426,14 +503,36 @@ class Federation:
         return Truth(self._parts.truth, counts)
 
     def identity(self) -> str:
-        """Name that tells this federation from others: its partition, model size, local training, seed and backend."""
-        parts = hashlib.sha256(self._ids.tobytes())
-        for samples in (*self._parts.train, *self._parts.test):
-            parts.update(samples.tobytes() + b"|")
-        return f"{self!r} {parts.hexdigest()[:12]}"
+        """A name that tells this federation from all that could give other results.
+
+        It hashes the samples and who holds them, the network and its first row, the
+        loss, the random streams and all options; a checkpoint is resumed only by a
+        federation of the same name.
+        """
+        module = self._build(0)
+        first = self.start()[0].double().cpu().numpy()
+        truth = self._parts.truth
+        parts = [
+            entry.fingerprint(self._data).encode(),
+            entry.describe_network(module).encode(),
+            entry.home(self._loss).encode(),
+            f"{self._dtype} {self.batch_stats} {self.diverged}".encode(),
+            first.tobytes(),
+            self._ids.tobytes(),
+            b"" if truth is None else np.asarray(truth).tobytes(),
+            *(own.tobytes() for own in self._parts.train),
+            *(own.tobytes() for own in self._parts.test),
+        ]
+        told = hashlib.sha256()
+        for part in parts:
+            told.update(f"{len(part)}:".encode() + part)
+        return f"{self!r} {told.hexdigest()[:16]}"
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """All that changes in a federation while it runs, as arrays: restore() brings it back bit for bit."""
+        """All that changes in a federation while it runs, as arrays.
+
+        restore() brings it back bit for bit.
+        """
         arrays = {
             "visits": self._visits.copy(),
             "draws": np.array([self._samples, self._seeds]),
@@ -451,12 +550,11 @@ class Federation:
         """Take back what snapshot() gave."""
         if arrays["visits"].shape != (self.K,):
             raise ValueError(
-                f"restore: a snapshot of {len(arrays['visits'])} clients, this federation has {self.K}"
+                f"restore: a snapshot of {len(arrays['visits'])} clients, this "
+                f"federation has {self.K}"
             )
-        self._visits, (self._samples, self._seeds) = (
-            arrays["visits"].copy(),
-            arrays["draws"].tolist(),
-        )
+        self._visits = arrays["visits"].copy()
+        self._samples, self._seeds = arrays["draws"].tolist()
         self.meter = Meter(
             **{name: int(arrays[f"meter.{name}"]) for name in asdict(self.meter)}
         )
@@ -468,26 +566,33 @@ class Federation:
             home: tuple(v[i] for i in range(len(v))) for home, v in memory.items()
         }
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------
 
     def _stream(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *(int(k) for k in key)])
 
     def _build(self, j: int) -> nn.Module:
-        if isinstance(self._model, nn.Module) or not callable(self._model):
-            raise TypeError(
-                "model must be a recipe, not a network: pass a function, e.g. lambda: lenet5(classes=10)"
-            )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self._stream(START, j).integers(2**62)))
-            return self._model().to(self.device, self._dtype)
+        """A fresh network, the j-th of this seed."""
+        with Seeded(int(self._stream(START, j).integers(2**62))):
+            module = self._model()
+        entry.check_network(module)
+        return module.to(self.device, self._dtype)
 
-    def _plan(self, k: int, local: Local):
-        return plan(
-            self._parts.train[k],
-            local,
-            self._stream(CLIENT, self._ids[k], self._visits[k]),
-        )
+    def _first_row(self, start: Tensor | None) -> Tensor | None:
+        """The given first row, checked."""
+        if start is None:
+            return None
+        row = torch.as_tensor(start).detach()
+        if row.shape != (self.layout.D,) or not bool(row.isfinite().all()):
+            raise ValueError(
+                f"start has shape {tuple(row.shape)}: need a row of {self.layout.D} "
+                "finite numbers, as this model has"
+            )
+        return row
+
+    def _plan(self, k: int, local: Local) -> Plan:
+        stream = self._stream(CLIENT, self._ids[k], self._visits[k])
+        return plan(self._parts.train[k], local, stream)
 
     def _some(self, k: int, own: Tensor, batches: int, draw: int) -> Tensor:
         """Random batches of client k's samples ``own``, all different."""
@@ -496,33 +601,70 @@ class Federation:
         return own[torch.as_tensor(rng.permutation(len(own))[:count]).to(own.device)]
 
     def _own(self, on: str) -> list[Tensor]:
-        _check_choice("on", on, ("train", "test", "server"))
-        return [
-            torch.as_tensor(i, device=self.device) for i in getattr(self._parts, on)
-        ]
+        """Every client's samples: its ``train`` or its ``test`` list."""
+        lists = self._parts.train if on == "train" else self._parts.test
+        return [torch.as_tensor(own, device=self.device) for own in lists]
 
-    def _who(self, clients: Tensor | None) -> Tensor:
+    def _who(self, verb: str, clients: Tensor | None) -> Tensor:  # (n,)
+        """Numbers of the clients meant by numbers, by a mask, or by None (all)."""
         if clients is None:
             return torch.arange(self.K, device=self.device)
         who = torch.as_tensor(clients, device=self.device)
         if who.dtype == torch.bool:
-            if len(who) != self.K:
-                raise ValueError(f"a mask of {len(who)} for {self.K} clients")
+            if who.shape != (self.K,):
+                raise ValueError(
+                    f"{verb}: a mask of {who.numel()} for {self.K} clients"
+                )
             return who.nonzero()[:, 0]
+        if who.numel() == 0:  # an empty list has no type of its own
+            who = who.long()
+        if who.is_floating_point() or who.is_complex():
+            raise ValueError(
+                f"{verb}: clients are given as {who.dtype}, need integers or a mask"
+            )
         who = who.long().reshape(-1)
         if len(who) and not (int(who.min()) >= 0 and int(who.max()) < self.K):
             raise ValueError(
-                f"clients are numbered 0..{self.K - 1}, found {int(who.min())}..{int(who.max())}"
+                f"{verb}: clients are numbered 0..{self.K - 1}, found "
+                f"{int(who.min())}..{int(who.max())}"
             )
         return who
 
-    def _rows(self, theta: Tensor, n: int) -> Tensor:
-        rows = theta.expand(n, -1) if theta.dim() == 1 else theta
-        if rows.shape != (n, self.layout.D):
+    def _rows(self, verb: str, theta: Tensor) -> Tensor:  # (C, D)
+        """One row (D,), or several (C, D), as a matrix."""
+        rows = torch.as_tensor(theta, device=self.device)
+        if not rows.is_floating_point():
+            rows = rows.to(self._dtype)
+        if rows.dim() == 1:
+            rows = rows[None]
+        if rows.dim() != 2 or rows.shape[1] != self.layout.D:
             raise ValueError(
-                f"train: theta of shape {tuple(theta.shape)} for {n} clients of {self.layout.D} columns"
+                f"{verb}: theta of shape {tuple(torch.as_tensor(theta).shape)}, need "
+                f"rows of {self.layout.D} columns"
             )
         return rows
+
+    def _row_per_client(self, theta: Tensor, n: int) -> Tensor:  # (n, D)
+        """The rows that n clients are sent."""
+        rows = self._rows("train", theta)
+        if _is_one_row(theta):
+            return rows.expand(n, -1)
+        if len(rows) != n:
+            raise ValueError(
+                f"train: theta of shape {tuple(rows.shape)}, need one row of "
+                f"{self.layout.D} columns, or one for each of {n} clients"
+            )
+        return rows
+
+    def _line_per_client(self, values: Tensor, n: int) -> Tensor:  # (n, ...)
+        """One of ``args``: a line for each client, or one for all."""
+        values = torch.as_tensor(values, device=self.device)
+        if values.dim() and len(values) not in (1, n):
+            raise ValueError(
+                f"train: a tensor of shape {tuple(values.shape)} in args, need one "
+                f"line for each of {n} clients"
+            )
+        return values.expand(n, *values.shape[1:])
 
     def _count(self, down: int, up: int, updates: int = 0) -> None:
         self.meter = Meter(
@@ -532,13 +674,14 @@ class Federation:
     def _vote(
         self, theta: Tensor, votes: Tensor, index: Tensor, owner: Tensor
     ) -> Tensor:  # (N, classes)
-        """Weighted mean of the rows' class probabilities at each sample; a hard label is a weight of one."""
+        """Weighted mean of the rows' class probabilities at each sample.
+
+        A hard label is a weight of one.
+        """
         if votes.dim() == 1:
             votes = F.one_hot(votes, len(theta))
         votes = votes[owner].to(self._dtype)  # (N, C)
-        row, sample = votes.T.nonzero(
-            as_tuple=True
-        )  # who votes at which sample, row by row
+        row, sample = votes.T.nonzero(as_tuple=True)  # who votes where, row by row
         p = self._outputs(theta, row, index[sample], owner[sample]).softmax(1)
         total = torch.zeros(
             len(index), self.classes, dtype=self._dtype, device=self.device
@@ -549,9 +692,10 @@ class Federation:
     def _outputs(
         self, theta: Tensor, row: Tensor, index: Tensor, owner: Tensor
     ) -> Tensor:  # (N, ...)
-        """Outputs of row ``row[j]`` at sample ``index[j]``; equal rows stand together, and so do equal owners in them.
+        """Outputs of row ``row[j]`` at sample ``index[j]``.
 
-        With ``batch_stats`` a model meets one owner's samples at a time, for their statistics are its own.
+        Equal rows stand together, and so do equal owners in them. With ``batch_stats``
+        a model meets one owner's samples at a time, for their statistics are its own.
         """
         group = row * (int(owner.max()) + 1) + owner if self.batch_stats else row
         sizes = group.unique_consecutive(return_counts=True)[1].tolist()
@@ -559,116 +703,123 @@ class Federation:
             (theta[c[0]], self._x[i])
             for c, i in zip(row.split(sizes), index.split(sizes), strict=True)
         ]
-        return torch.cat(self.backend.logits(tasks, train=self.batch_stats))
+        return torch.cat(self._logits(tasks, train=self.batch_stats))
 
-    def _only_finite(self, before, after, losses, plans, homes, local) -> Tensor:
-        bad = ~after.sum(
-            1
-        ).isfinite()  # one cheap pass; a sum that overflows is divergence too
+    def _logits(
+        self, tasks: Sequence[tuple[Tensor, Tensor]], train: bool = False
+    ) -> list[Tensor]:
+        """Outputs of each (row, inputs); a model that draws always draws the same."""
+        seed = int(self._stream(EVALUATE).integers(2**62))
+        return self.backend.logits(tasks, train=train, seed=seed)
+
+    # --- numbers that are not finite --------------------------------------------------
+
+    def _only_finite(
+        self,
+        before: Tensor,
+        after: Tensor,
+        losses: Tensor,
+        plans: Sequence[Plan],
+        homes: Sequence[tuple[int, int]],
+        local: Local,
+    ) -> Tensor:  # (n, D)
+        """The trained rows; a client whose row is not finite gets its old one back."""
+        # one cheap pass; a sum that overflows is divergence too
+        bad = ~after.sum(1).isfinite()
         if not bool(bad.any()):
             return after
         for i in bad.nonzero()[:, 0].tolist():
             lost = (~losses[i, : len(plans[i].size)].isfinite()).nonzero()
-            step = (
-                f"loss not finite from local step {int(lost[0])}"
-                if len(lost)
-                else "parameters not finite"
+            step = "parameters not finite"
+            if len(lost):
+                step = f"loss not finite from local step {int(lost[0])}"
+            self._report(
+                homes[i][0],
+                f"diverged in round {self.t}: {step} (lr={local.lr_at(self.t):g}); "
+                "lower lr or check the data",
             )
-            what = f"diverged in round {self.t}: {step} (lr={local.lr_at(self.t):g}); lower lr or check the data"
-            if self.diverged == "raise":
-                raise ClientError(f"client {homes[i][0]} {what}")
-            self.events.append(Event(self.t, homes[i][0], what))
             self._memory.pop(homes[i], None)  # its momentum is not finite either
         return torch.where(bad[:, None], before, after)
 
+    def _judge_losses(
+        self, out: Tensor, rows: Tensor, who: Tensor, size: Tensor
+    ) -> None:
+        """Make losses (n, C) infinite, in place, where a model is not finite."""
+        broken = ~out.isfinite() | _not_finite(rows)
+        broken &= (size > 0)[:, None]
+        if not bool(broken.any()):
+            return
+        client, row = broken.nonzero()[0].tolist()
+        self._report(
+            int(who[client]),
+            f"was given a model with NaN or infinite values in round {self.t}: row "
+            f"{row} of theta, or its loss, is not finite",
+        )
+        out.masked_fill_(broken, math.inf)
 
-def _tensors(
-    data: Dataset, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    x = data.x if data.x.flags.writeable else np.array(data.x)
-    x = torch.from_numpy(x).to(device, dtype)
-    if data.x.dtype == np.uint8:
-        x /= 255
-    if data.mean is not None:
-        wide = (1, -1, *[1] * (x.dim() - 2))
-        x = (
-            x - torch.tensor(data.mean, device=device, dtype=dtype).view(wide)
-        ) / torch.tensor(data.std, device=device, dtype=dtype).view(wide)
-    y = torch.from_numpy(np.array(data.y)).to(device)
-    return x, y.to(dtype) if y.is_floating_point() else y
+    def _judge_votes(
+        self,
+        rows: Tensor,
+        votes: Tensor,
+        probability: Tensor,
+        owner: Tensor,
+        of: Tensor,
+    ) -> Tensor | None:  # (N,)
+        """Which samples are judged by a model that is not finite; None if none are."""
+        weights = F.one_hot(votes, len(rows)) if votes.dim() == 1 else votes
+        lost = ((weights > 0) & _not_finite(rows)).any(1)  # by owner
+        broken = lost[owner] | ~probability.isfinite().all(1)
+        if not bool(broken.any()):
+            return None
+        lost = lost.index_fill(0, owner[broken], True)
+        clients = lost[of].nonzero()[:, 0].tolist()
+        self._report(
+            clients[0],
+            f"is served by a model with NaN or infinite values in round {self.t}, as "
+            f"are {len(clients) - 1} others: check the method's theta",
+        )
+        return broken
+
+    def _report(self, client: int, what: str) -> None:
+        """Raise, or add to the events, as ``diverged`` says."""
+        if self.diverged == "raise":
+            raise ClientError(f"client {client} {what}")
+        self.events.append(Event(self.t, client, what))
+
+
+def _not_finite(rows: Tensor) -> Tensor:  # (C,)
+    """Which rows (C, D) have NaN or infinite values."""
+    suspect = ~rows.sum(1).isfinite()  # one cheap pass; a sum may overflow, though
+    if not bool(suspect.any()):
+        return suspect
+    return ~rows.isfinite().all(1)
+
+
+def _is_one_row(theta: Tensor) -> bool:
+    return torch.as_tensor(theta).dim() == 1
 
 
 def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Lists of samples as one list, with the owner of each and the size of each list."""
+    """Lists of samples as one list, with the owners and the sizes of the lists."""
     size = torch.tensor([len(i) for i in own], device=own[0].device)
     return torch.cat(list(own)), torch.repeat_interleave(size), size
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose from {', '.join(choices)}")
-
-
 def _check_votes(votes: Tensor, K: int, C: int) -> None:
-    if len(votes) != K:
-        raise ValueError(f"evaluate: {len(votes)} labels for {K} clients")
-    hard = votes.dim() == 1
-    if hard and (
-        votes.is_floating_point() or int(votes.min()) < 0 or int(votes.max()) >= C
-    ):
-        raise ValueError(
-            f"labels must be integers in 0..{C - 1}: one of the {C} rows serves each client"
-        )
-    if not hard and (
-        votes.shape != (K, C)
-        or not bool((votes >= 0).all() and (votes.sum(1) > 0).all())
-    ):
-        raise ValueError(
-            f"votes must be ({K}, {C}) weights >= 0 with a positive sum for each client"
-        )
-
-
-def _check_parts(data: Dataset, parts: Partition) -> None:
-    if not parts.train or len(parts.train) != len(parts.test):
-        raise ValueError(
-            f"{len(parts.train)} training lists and {len(parts.test)} test lists: one each per client"
-        )
-    for k, (train, test) in enumerate(zip(parts.train, parts.test, strict=True)):
-        if len(train) == 0:
+    """Labels (K,) must name rows, votes (K, C) must be weights."""
+    if votes.dim() == 0 or len(votes) != K:
+        raise ValueError(f"evaluate: {votes.numel()} labels for {K} clients")
+    if votes.dim() == 1:
+        integers = not votes.is_floating_point() and not votes.is_complex()
+        if not integers or int(votes.min()) < 0 or int(votes.max()) >= C:
             raise ValueError(
-                f"client {k} has no training samples: raise min_size in the partition, or drop it"
+                f"evaluate: labels must be integers in 0..{C - 1}: one of the {C} rows "
+                "serves each client"
             )
-        both = np.concatenate([train, test])
-        if both.min() < 0 or both.max() >= len(data.x):
-            raise ValueError(
-                f"client {k} names sample {both.max()}, but the data has {len(data.x)}"
-            )
-    if len(data.y) != len(data.x):
-        raise ValueError(f"{len(data.x)} samples but {len(data.y)} labels")
-    integer = np.issubdtype(data.y.dtype, np.integer)
-    if integer and not (data.y.min() >= 0 and data.y.max() < data.classes):
+        return
+    weights = votes.shape == (K, C) and bool((votes.isfinite() & (votes >= 0)).all())
+    if not weights or not bool((votes.sum(1) > 0).all()):
         raise ValueError(
-            f"labels {data.y.min()}..{data.y.max()} do not lie in 0..{data.classes - 1}"
-        )
-
-
-def _check_model(module: nn.Module, x: Tensor, classes: int, regression: bool) -> None:
-    if any(
-        isinstance(m, _BatchNorm) and m.track_running_stats and m.momentum is None
-        for m in module.modules()
-    ):
-        raise ValueError(
-            "BatchNorm(momentum=None) counts batches, and a row holds no integers: set a momentum"
-        )
-    module.eval()
-    try:
-        with torch.no_grad():
-            out = module(x[:2])
-    except RuntimeError as error:
-        raise ValueError(
-            f"the model cannot take inputs of shape {tuple(x.shape[1:])}: {error}"
-        ) from error
-    if not regression and out.shape != (len(x[:2]), classes):
-        raise ValueError(
-            f"the model gives outputs {tuple(out.shape[1:])} per sample, the data has {classes} classes"
+            f"evaluate: votes must be ({K}, {C}) finite weights >= 0 with a positive "
+            "sum for each client"
         )

@@ -1,17 +1,21 @@
-"""What a run leaves behind: one line per evaluated round, the final state, and the events on the way."""
+"""What a run leaves behind: a line per evaluated round, the final state, the events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from . import checks
+
 
 class History:
-    """Rounds of a run. ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go on from.
+    """Rounds of a run.
 
-    Each line has ``round`` (1 is after the first round), ``client_updates``, ``bytes``, ``events`` (how many so far;
-    ``history.events`` tells which) and ``seconds``, the metrics, ``clusters`` (how many models are in use) and
-    ``labels`` (which model serves each client).
+    ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go
+    on from. Each line has ``round`` (1 is after the first round), ``client_updates``,
+    ``bytes``, ``events`` (how many so far; ``history.events`` tells which) and
+    ``seconds``, the metrics, ``clusters`` (how many models are in use) and ``labels``
+    (which model serves each client).
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:
@@ -32,7 +36,8 @@ class History:
         return self.rows[-1]
 
     def mean_of_last(self, n: int, name: str = "accuracy") -> float:
-        """Mean of a metric over the last n evaluated rounds, as WeCFL reports (n = 3)."""
+        """Mean of a metric over the last n evaluated rounds; WeCFL reports n = 3."""
+        checks.argument("mean_of_last", "n", n, checks.integer(1))
         values = [row[name] for row in self.rows[-n:]]
         return float(sum(values) / len(values))
 

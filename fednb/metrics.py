@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from . import checks
+
 Array = ArrayLike | torch.Tensor
 
 
@@ -55,8 +57,10 @@ def _ratio(
 
 
 def confusion(true: Array, pred: Array, classes: int) -> np.ndarray:
-    """Count the samples of each true class (row) by predicted class (column): (classes, classes) int64."""
-    t, p = _array(true), _array(pred)
+    """Count samples by true class (row) and predicted class (column), int64."""
+    checks.argument("confusion", "classes", classes, checks.integer(1))
+    t = _array(true)
+    p = _array(pred)
     if t.ndim != 1 or t.shape != p.shape:
         raise ValueError(
             f"true {t.shape} and pred {p.shape} do not match: give two vectors of one length"
@@ -192,7 +196,11 @@ def rounds_to(
 
 
 def auc(curve: Array, rounds: int = 50) -> float:
-    """GCFL's AUC50: the mean score of the first 50 rounds, 1/50 Σ_t Acc_t; curve (T,), T >= rounds."""
+    """GCFL's AUC50: the mean score of the first 50 rounds, 1/50 Σ_t Acc_t.
+
+    The curve is (T,) with T >= rounds.
+    """
+    checks.argument("auc", "rounds", rounds, checks.integer())
     v = _curve(curve)
     if not 1 <= rounds <= len(v):
         raise ValueError(

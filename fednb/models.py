@@ -1,7 +1,8 @@
-"""The papers' networks, as plain ``nn.Sequential``: small enough to read, and fast paths can recognise them.
+"""The papers' networks, as plain ``nn.Sequential``.
 
-Each function makes one freshly initialised network; give a Federation the recipe, not the network:
-``Federation(..., model=partial(lenet5, classes=100))``.
+They are small enough to read, and fast paths can recognise them.
+Each function makes one freshly initialised network; give a Federation the recipe, not
+the network: ``Federation(..., model=partial(lenet5, classes=100))``.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ import importlib
 import math
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import Tensor, nn
 
+from . import checks
+
 
 def linear(inputs: int = 64, classes: int = 10, bias: bool = True) -> nn.Sequential:
-    """Softmax regression, or linear with ``classes=1``: the convex case in which the papers' theory holds."""
+    """Softmax regression; with ``classes=1`` and real targets, linear regression.
+
+    The convex case in which the papers' theory holds.
+    """
+    _check_sizes("linear", inputs=inputs, classes=classes)
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes, bias=bias))
 
 
@@ -26,14 +34,18 @@ def mlp(
     inputs: int = 64, hidden: Sequence[int] = (64,), classes: int = 10
 ) -> nn.Sequential:
     """Fully connected ReLU network; ``mlp(784, (200, 200))`` is FedAvg's MNIST 2NN."""
+    _check_sizes("mlp", inputs=inputs, classes=classes)
+    checks.argument("mlp", "hidden", hidden, checks.integers())
+    widths = [inputs, *hidden]
     layers: list[nn.Module] = [nn.Flatten()]
-    for width_in, width_out in zip([inputs, *hidden[:-1]], hidden, strict=True):
+    for width_in, width_out in pairwise(widths):
         layers += [nn.Linear(width_in, width_out), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(hidden[-1] if hidden else inputs, classes))
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
 
 
 def lenet5(shape: Sequence[int] = (3, 32, 32), classes: int = 10) -> nn.Sequential:
     """LeNet-5 with ReLU and max-pooling: WeCFL's CIFAR-10 network (its Table 4)."""
+    _check_sizes("lenet5", shape=shape, classes=classes)
     channels, height, width = shape
     flat = 16 * _pooled(height, width, kernel=5, padding=0)
     return nn.Sequential(
@@ -51,7 +63,11 @@ def lenet5(shape: Sequence[int] = (3, 32, 32), classes: int = 10) -> nn.Sequenti
 
 
 def cnn_bn(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequential:
-    """Two 5x5 convolutions with BatchNorm: WeCFL's Fashion-MNIST network (its Table 3, BatchNorm2d(32) in block 2)."""
+    """Two 5x5 convolutions with BatchNorm: WeCFL's Fashion-MNIST network (its Table 3).
+
+    Block 2 has BatchNorm2d(32).
+    """
+    _check_sizes("cnn_bn", shape=shape, classes=classes)
     channels, height, width = shape
     flat = 32 * _pooled(height, width, kernel=5, padding=2)
     return nn.Sequential(
@@ -80,17 +96,20 @@ def cnn(
 ) -> nn.Sequential:
     """Two blocks of 5x5 convolution, ReLU and 2x2 max-pooling, then dense layers.
 
-    With its defaults GCFL's CIFAR-10 network; ``cnn((1, 28, 28), (32, 64), ())`` is its MNIST one, and FedGWC's
-    CIFAR-100 network is ``cnn(filters=(64, 64), dense=(384, 192), classes=100)``.
+    With its defaults GCFL's CIFAR-10 network; ``cnn((1, 28, 28), (32, 64), ())`` is its
+    MNIST one, and FedGWC's CIFAR-100 network is
+    ``cnn(filters=(64, 64), dense=(384, 192), classes=100)``.
     """
+    _check_sizes("cnn", shape=shape, classes=classes)
+    checks.argument("cnn", "filters", filters, checks.integers(2))
+    checks.argument("cnn", "dense", dense, checks.integers())
+    checks.argument("cnn", "padding", padding, checks.integer(0))
     channels, height, width = shape
     first, second = filters
     sizes = [second * _pooled(height, width, kernel=5, padding=padding), *dense]
-    hidden = [
-        layer
-        for a, b in zip(sizes, sizes[1:], strict=False)
-        for layer in (nn.Linear(a, b), nn.ReLU())
-    ]
+    hidden: list[nn.Module] = []
+    for width_in, width_out in pairwise(sizes):
+        hidden += [nn.Linear(width_in, width_out), nn.ReLU()]
     return nn.Sequential(
         *(nn.Conv2d(channels, first, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(first, second, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
@@ -99,7 +118,11 @@ def cnn(
 
 
 def tiny_vgg(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequential:
-    """OCFL's network for MNIST and Fashion-MNIST: three convolutions without pooling, 25 million parameters."""
+    """OCFL's network for MNIST and Fashion-MNIST.
+
+    Three convolutions without pooling, 25 million parameters.
+    """
+    _check_sizes("tiny_vgg", shape=shape, classes=classes)
     convolutions = [(shape[0], 16), (16, 32), (32, 32)]
     widths = [32 * shape[1] * shape[2], 1000, 250, 100]
     layers: list[nn.Module] = []
@@ -135,7 +158,11 @@ class Residual(nn.Module):
 
 
 def resnet34(classes: int = 10) -> nn.Sequential:
-    """ResNet34 for small images, as OCFL has it: the first convolution is 3x3, nothing is pooled before the blocks."""
+    """ResNet34 for small images, as OCFL has it.
+
+    The first convolution is 3x3, and nothing is pooled before the blocks.
+    """
+    _check_sizes("resnet34", classes=classes)
     layers: list[nn.Module] = [
         nn.Conv2d(3, 64, 3, 1, 1, bias=False),
         nn.BatchNorm2d(64),
@@ -154,13 +181,17 @@ def resnet34(classes: int = 10) -> nn.Sequential:
 def mobilenet_v2(
     classes: int = 1000, pretrained: bool = False, dropout: float = 0.2
 ) -> nn.Sequential:
-    """MobileNetV2 as torchvision builds it, for colour images: FedGWC's network for Landmarks and iNaturalist.
+    """MobileNetV2 as torchvision builds it, for colour images.
 
-    With ``pretrained``, all layers but the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper
-    does not say which weights. ``dropout`` before the last layer is torchvision's; the batched backend has none, so
-    take ``Federation(..., backend="lean")`` or ``dropout=0``. Images should have more than 32 pixels a side: at 32
-    the last maps are single pixels, and BatchNorm cannot train on a batch of one sample.
+    FedGWC's network for Landmarks and iNaturalist. With ``pretrained``, all layers but
+    the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper does
+    not say which weights. ``dropout`` before the last layer is torchvision's; the
+    batched backend has none, so take ``Federation(..., backend="lean")`` or
+    ``dropout=0``. Images should have more than 32 pixels a side: at 32 the last maps
+    are single pixels, and BatchNorm cannot train on a batch of one sample.
     """
+    _check_sizes("mobilenet_v2", classes=classes)
+    checks.argument("mobilenet_v2", "dropout", dropout, checks.number(0, 1))
     zoo = torchvision().models
     net = zoo.mobilenet_v2(num_classes=classes, dropout=dropout)
     if pretrained:
@@ -186,17 +217,18 @@ def _weights(weights) -> dict[str, Tensor]:
             weights.url.rpartition("/")[2],
         )
         raise FileNotFoundError(
-            f"the pretrained weights were not found, nor could they be downloaded ({type(error).__name__}: {error}). "
-            f"Put torchvision's file {file} into {folder} (TORCH_HOME moves it), or take pretrained=False"
+            "the pretrained weights were not found, nor could they be downloaded "
+            f"({type(error).__name__}: {error}). Put torchvision's file {file} into "
+            f"{folder} (TORCH_HOME moves it), or take pretrained=False"
         ) from error
 
 
 def torchvision() -> ModuleType:
-    """Import torchvision, also where its compiled operators do not fit a CPU-only torch.
+    """Import torchvision, also where its operators do not fit a CPU-only torch.
 
-    There the import stops at "operator torchvision::nms does not exist". Declaring the two operators it
-    registers against is enough for data sets, transforms and models; only detection needs the operators
-    themselves.
+    There the import stops at "operator torchvision::nms does not exist". Declaring the
+    two operators it registers against is enough for data sets, transforms and models;
+    only detection needs the operators themselves.
     """
     try:
         return importlib.import_module("torchvision")
@@ -210,6 +242,13 @@ def torchvision() -> ModuleType:
         if not hasattr(torch.ops.torchvision, op):
             torch.library.define(f"torchvision::{op}", schema)
     return importlib.import_module("torchvision")
+
+
+def _check_sizes(network: str, **sizes: int | Sequence[int]) -> None:
+    """Images have a shape (channels, height, width); other sizes are numbers."""
+    for name, value in sizes.items():
+        rule = checks.integers(3) if name == "shape" else checks.integer(1)
+        checks.argument(network, name, value, rule)
 
 
 def _pooled(height: int, width: int, kernel: int, padding: int) -> int:

@@ -1,8 +1,9 @@
 """Models are rows of a matrix.
 
-A model is a flat vector: its parameters first, its float buffers (BatchNorm's running statistics) after them.
-The server's models are then ``theta`` (C, D), who is served by which row is ``labels`` (K,), and what the
-papers do with models is matrix algebra on those two.
+A model is a flat vector: its parameters first, its float buffers (BatchNorm's running
+statistics) after them. The server's models are then ``theta`` (C, D), who is served by
+which row is ``labels`` (K,), and what the papers do with models is matrix algebra on
+those two.
 """
 
 from __future__ import annotations
@@ -11,13 +12,19 @@ import math
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from . import checks
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a module lies in its row: parameters in columns ``[:P]``, float buffers in ``[P:]``."""
+    """Where each tensor of a module lies in its row.
+
+    Parameters are in columns ``[:P]``, float buffers in ``[P:]``.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
@@ -27,7 +34,10 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """Read the layout off a module; integer buffers (BatchNorm's batch counter) are left out of the row."""
+        """Read the layout off a module.
+
+        Integer buffers (BatchNorm's batch counter) are left out of the row.
+        """
         parameters = dict(module.named_parameters())
         buffers = {
             name: b for name, b in module.named_buffers() if b.is_floating_point()
@@ -56,19 +66,25 @@ class Layout:
         return torch.cat([tensors[name].detach().reshape(-1) for name in self.names])
 
     def tensors(self, row: Tensor) -> dict[str, Tensor]:
-        """View a row (D,), or its parameters (P,), as named tensors; ``split`` makes the backward pass one ``cat``."""
+        """View a row (D,), or its parameters (P,), as named tensors.
+
+        ``split`` makes the backward pass one ``cat``.
+        """
         sizes = self.sizes[: self.n_parameters] if len(row) == self.P else self.sizes
         parts = zip(self.names, self.shapes, row.split(sizes), strict=False)
         return {name: part.view(shape) for name, shape, part in parts}
 
     def bind(self, module: nn.Module) -> Tensor:  # (D,)
-        """Make the module's tensors views of one fresh row, and return it: writing the row is loading a model."""
+        """Make the module's tensors views of one fresh row, and return it.
+
+        Writing the row is loading a model.
+        """
         row = self.row(module)
         for name, start, shape in zip(
             self.names, self._starts(), self.shapes, strict=True
         ):
-            # each view comes from its own ``.data``, so that one BatchNorm's update does not look to autograd
-            # like a change of all other tensors
+            # each view comes from its own ``.data``, so that one BatchNorm's update
+            # does not look to autograd like a change of all other tensors
             view = row.data[start : start + math.prod(shape)].view(shape)
             parent, _, leaf = name.rpartition(".")
             owner = module.get_submodule(parent)
@@ -79,7 +95,10 @@ class Layout:
         return row
 
     def columns(self, pattern: str) -> Tensor:
-        """Columns of the parameters whose names match, e.g. ``columns("*.weight")`` or ``columns("9.*")``."""
+        """Columns of the parameters whose names match a pattern.
+
+        For example ``columns("*.weight")`` or ``columns("9.*")``.
+        """
         hits = [
             torch.arange(start, start + size)
             for name, start, size in zip(
@@ -101,47 +120,76 @@ class Layout:
 
 
 def mean(rows: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Weighted mean of rows (n, D) -> (D,): FedAvg's aggregation when the weights are the client sizes."""
-    rows = torch.as_tensor(rows)
+    """Weighted mean of rows (n, D) -> (D,).
+
+    FedAvg's aggregation when the weights are the client sizes.
+    """
+    rows = _floats("mean", rows)
+    if rows.dim() == 0 or len(rows) == 0:
+        raise ValueError("mean: need at least one row")
     if weights is None:
-        return rows.mean(dim=0)
-    weights = _weights(weights, rows)
+        return _finite("mean", rows.mean(dim=0), rows)
+    weights = _weights("mean", weights, rows)
     if not weights.sum() > 0:
         raise ValueError("mean: the weights sum to zero")
-    return (weights / weights.sum()) @ rows
+    return _finite("mean", (weights / weights.sum()) @ rows, rows)
 
 
 def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tensor:
-    """Weighted mean of the rows (n, D) of each cluster -> (C, D); an empty cluster keeps its row of ``old``.
+    """Weighted mean of the rows (n, D) of each cluster -> (C, D).
 
-    One-hot membership times weight, each line normalised, is a (C, n) matrix: aggregation is one product.
+    An empty cluster keeps its row of ``old``. One-hot membership times weight, each
+    line normalised, is a (C, n) matrix: aggregation is one product.
     """
-    rows, old, labels = (
-        torch.as_tensor(rows),
-        torch.as_tensor(old),
-        torch.as_tensor(labels),
-    )
+    rows = _floats("mean_by", rows)
+    old = _floats("mean_by", old)
+    labels = torch.as_tensor(labels)
     C = len(old)
     if len(labels) != len(rows):
         raise ValueError(f"mean_by: {len(rows)} rows but {len(labels)} labels")
+    if labels.is_floating_point() and labels.numel():
+        raise ValueError(f"mean_by: labels have type {labels.dtype}, need integers")
     if labels.numel() and not (int(labels.min()) >= 0 and int(labels.max()) < C):
         raise ValueError(
-            f"mean_by: labels must lie in 0..{C - 1}, found {int(labels.min())}..{int(labels.max())}"
+            f"mean_by: labels must lie in 0..{C - 1}, found "
+            f"{int(labels.min())}..{int(labels.max())}"
         )
     A = torch.zeros(C, len(rows), dtype=rows.dtype, device=rows.device)  # (C, n)
-    A[labels.long(), torch.arange(len(rows), device=rows.device)] = _weights(
-        weights, rows
-    )
+    place = torch.arange(len(rows), device=rows.device)
+    A[labels.long(), place] = _weights("mean_by", weights, rows)
     total = A.sum(dim=1, keepdim=True)  # (C, 1)
-    return torch.where(total > 0, (A / total.where(total > 0, 1)) @ rows, old)
+    means = torch.where(total > 0, (A / total.where(total > 0, 1)) @ rows, old)
+    return _finite("mean_by", means, rows)
 
 
-def _weights(weights: Tensor, rows: Tensor) -> Tensor:
+def _floats(owner: str, rows: Tensor) -> Tensor:
+    """The rows as a tensor of floats; integers become float64."""
+    if not isinstance(rows, Tensor):
+        rows = torch.as_tensor(np.ascontiguousarray(checks.array(owner, "rows", rows)))
+    if rows.is_complex():
+        raise ValueError(f"{owner}(rows of {rows.dtype}): need real numbers")
+    return rows if rows.is_floating_point() else rows.double()
+
+
+def _weights(owner: str, weights: Tensor, rows: Tensor) -> Tensor:
     weights = torch.as_tensor(weights, dtype=rows.dtype, device=rows.device)
     if weights.shape != rows.shape[:1]:
         raise ValueError(
-            f"{len(rows)} rows but weights of shape {tuple(weights.shape)}"
+            f"{owner}: {len(rows)} rows but weights of shape {tuple(weights.shape)}"
         )
-    if not bool((weights >= 0).all()):
-        raise ValueError("weights must be non-negative numbers")
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError(f"{owner}: weights must be finite, non-negative numbers")
     return weights
+
+
+def _finite(owner: str, means: Tensor, rows: Tensor) -> Tensor:
+    """The means, unless a row spoiled them: even one of weight zero does."""
+    if bool(means.sum().isfinite()):  # one cheap pass over the short side
+        return means
+    bad = (~rows.reshape(len(rows), -1).isfinite().all(1)).nonzero()
+    if len(bad):
+        raise ValueError(
+            f"{owner}: row {int(bad[0])} has NaN or infinite values: that client has "
+            "diverged"
+        )
+    return means

@@ -1,10 +1,12 @@
 """How alike clients are: rows in, one number for each pair out.
 
-A client is a row (a flat model, an update, a loss curve), so all pairs at once are one matrix product, the
-Gram matrix x xᵀ. The loops that the papers print are in `fednb.reference`.
+A client is a row (a flat model, an update, a loss curve), so all pairs at once are one
+matrix product, the Gram matrix x xᵀ. The loops that the papers print are in
+`fednb.reference`.
 
-Each function takes a torch tensor or a numpy array (K, D) and returns a tensor on the same device, computed
-in the rows' own float type; half precision becomes float32 and integers become float64.
+Each function takes a torch tensor or a numpy array (K, D) and returns a tensor on the
+same device, computed in the rows' own float type; half precision becomes float32 and
+integers become float64.
 """
 
 from __future__ import annotations
@@ -15,33 +17,50 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import checks
+
+POSITIVE = checks.number(above=0)
+NOT_NEGATIVE = checks.number(least=0)
+
 
 def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
     """Rows (K, D), at least float32, and the largest magnitude in each, (K, 1)."""
-    x = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, order="C"))
-    if x.ndim != 2 or x.shape[1] == 0:
+    if not isinstance(x, Tensor):
+        x = torch.from_numpy(np.array(checks.array("similarity", name, x), order="C"))
+    if x.ndim != 2 or x.shape[1] == 0 or x.is_complex():
         raise ValueError(
-            f"{name} has shape {tuple(x.shape)}: give one row per client, (K, D)"
+            f"{name} has shape {tuple(x.shape)} and type {x.dtype}: give one row of "
+            "real numbers per client, (K, D)"
         )
-    x = x.to(
-        torch.promote_types(x.dtype, torch.float32)
-        if x.is_floating_point()
-        else torch.float64
-    )
+    dtype = torch.float64
+    if x.is_floating_point():
+        dtype = torch.promote_types(x.dtype, torch.float32)
+    x = x.to(dtype)
     peak = torch.linalg.vector_norm(x, ord=math.inf, dim=1, keepdim=True)
     bad = (~peak.isfinite()).flatten().nonzero().flatten().tolist()
     if bad:
         raise ValueError(
-            f"row {bad[0]} of {name} has NaN or infinite values: that client has diverged"
+            f"row {bad[0]} of {name} has NaN or infinite values: that client has "
+            "diverged"
         )
     return x, peak
 
 
-def cosine(x: Tensor | np.ndarray) -> Tensor:
-    """Cosine similarity of all pairs of rows, ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖): (K, D) -> (K, K) in [-1, 1].
+def _no_overflow(pairs: Tensor, what: str) -> Tensor:
+    """A number for each pair (K, K), unless one is too large for its type."""
+    if not bool(pairs.isfinite().all()):
+        raise ValueError(
+            f"{what} overflow {pairs.dtype}: pass float64 rows, or scale them down"
+        )
+    return pairs
 
-    OCFL, Definition 4. The diagonal is exactly 1. A zero row points nowhere: its cosine is 0 with every other
-    row, other zero rows too, and 1 with itself, so that a client never seems far from itself.
+
+def cosine(x: Tensor | np.ndarray) -> Tensor:
+    """Cosine similarity of all pairs of rows: (K, D) -> (K, K) in [-1, 1].
+
+    ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖). OCFL, Definition 4. The diagonal is exactly 1. A zero
+    row points nowhere: its cosine is 0 with every other row, other zero rows too, and 1
+    with itself, so that a client never seems far from itself.
     """
     x, peak = _rows(x)
     x = x / peak.masked_fill(
@@ -55,84 +74,94 @@ def cosine(x: Tensor | np.ndarray) -> Tensor:
 
 
 def cosine_distance(x: Tensor | np.ndarray) -> Tensor:
-    """One minus `cosine`: (K, D) -> (K, K) in [0, 2], zero on the diagonal. OCFL, Definition 5."""
+    """One minus `cosine`: (K, D) -> (K, K) in [0, 2].
+
+    Zero on the diagonal. OCFL, Definition 5.
+    """
     return 1 - cosine(x)
 
 
 def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tensor:
-    """Squared Euclidean distances ‖x_i - y_j‖² = ‖x_i‖² + ‖y_j‖² - 2⟨x_i, y_j⟩: (K, D), (M, D) -> (K, M).
+    """Squared Euclidean distances: (K, D), (M, D) -> (K, M).
 
-    Never negative. Without `y` the rows of `x` meet each other, and the diagonal is exactly 0. The sum loses
-    digits when rows lie close together and far from the origin, as clients' models do. Shifting all rows by
-    one vector changes no distance, so the mean of `x` is subtracted first; the error that is left is about
-    the float type's precision times the largest squared distance from that mean.
+    ‖x_i - y_j‖² = ‖x_i‖² + ‖y_j‖² - 2⟨x_i, y_j⟩. Never negative. Without `y` the rows
+    of `x` meet each other, and the diagonal is exactly 0. The sum loses digits when
+    rows lie close together and far from the origin, as clients' models do. Shifting all
+    rows by one vector changes no distance, so the mean of `x` is subtracted first; the
+    error that is left is about the float type's precision times the largest squared
+    distance from that mean.
     """
     a, _ = _rows(x)
     b = a if y is None else _rows(y, "y")[0]
     if a.shape[1] != b.shape[1]:
         raise ValueError(
-            f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they must agree"
+            f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they "
+            "must agree"
         )
     dtype, mean = torch.promote_types(a.dtype, b.dtype), a.mean(0)
     a = (a - mean).to(dtype)
     b = a if y is None else (b - mean).to(dtype)
-    d = (a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)).clamp_min(
-        0
-    )  # (K, M)
-    if not d.isfinite().all():
-        raise ValueError(
-            f"squared distances overflow {dtype}: pass float64 rows, or scale them down"
-        )
+    d = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)  # (K, M)
+    d = _no_overflow(d.clamp_min(0), "squared distances")
     return d if y is not None else ((d + d.T) / 2).fill_diagonal_(0)
 
 
 def rbf(x: Tensor | np.ndarray, gamma: float) -> Tensor:
-    """Gaussian affinity exp(-γ ‖x_i - x_j‖²): (K, D) -> (K, K) in [0, 1], exactly 1 on the diagonal.
+    """Gaussian affinity exp(-γ ‖x_i - x_j‖²): (K, D) -> (K, K) in [0, 1].
 
-    The kernel of FedGWC, Eq. 4, where γ is called β. Large γ: only near neighbours are alike.
+    Exactly 1 on the diagonal. The kernel of FedGWC, Eq. 4, where γ is called β. Large
+    γ: only near neighbours are alike.
     """
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number > 0")
+    checks.argument("rbf", "gamma", gamma, POSITIVE)
     return (-gamma * sqdist(x)).exp()
 
 
 def homophily(theta: Tensor | np.ndarray, gamma: float) -> Tensor:
-    """Social influence (FedCVR-Bolt, Eq. 4), `rbf` with each row divided by its sum: (K, D) -> (K, K).
+    """Social influence (FedCVR-Bolt, Eq. 4): (K, D) -> (K, K).
 
-    W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m exp(-γ ‖θ_k - θ_m‖²) is how much client k listens to client j. Rows sum to one,
-    and W is not symmetric. A client is at distance 0 from itself, so no sum is less than 1: γ = 0 listens to all
-    alike, a large γ to oneself. W is the random walk on the graph of `rbf`, and has the eigenvectors from which
-    normalised spectral clustering of that graph starts.
+    It is `rbf` with each row divided by its sum. W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m
+    exp(-γ ‖θ_k - θ_m‖²) is how much client k listens to client j. Rows sum to one, and
+    W is not symmetric. A client is at distance 0 from itself, so no sum is less than 1:
+    γ = 0 listens to all alike, a large γ to oneself. W is the random walk on the graph
+    of `rbf`, and has the eigenvectors from which normalised spectral clustering of that
+    graph starts.
     """
-    if not 0 <= gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number >= 0")
+    checks.argument("homophily", "gamma", gamma, NOT_NEGATIVE)
     return (-gamma * sqdist(theta)).softmax(1)
 
 
 def laplacian(x: Tensor | np.ndarray, gamma: float) -> Tensor:
-    """Laplacian kernel exp(-γ ‖x_i - x_j‖_1): (K, D) -> (K, K) in [0, 1]. FedCVR-Bolt, appendix B.1."""
-    if not 0 < gamma < math.inf:
-        raise ValueError(f"gamma={gamma}: give a finite number > 0")
+    """Laplacian kernel exp(-γ ‖x_i - x_j‖_1): (K, D) -> (K, K) in [0, 1].
+
+    FedCVR-Bolt, appendix B.1.
+    """
+    checks.argument("laplacian", "gamma", gamma, POSITIVE)
     x, _ = _rows(x)
     return (-gamma * torch.cdist(x, x, p=1)).exp()
 
 
 def sigmoid(x: Tensor | np.ndarray, gamma: float, c: float = 0.0) -> Tensor:
-    """Sigmoid kernel tanh(γ ⟨x_i, x_j⟩ + c): (K, D) -> (K, K) in [-1, 1]. FedCVR-Bolt, appendix B.1."""
+    """Sigmoid kernel tanh(γ ⟨x_i, x_j⟩ + c): (K, D) -> (K, K) in [-1, 1].
+
+    FedCVR-Bolt, appendix B.1.
+    """
+    checks.argument("sigmoid", "gamma", gamma, checks.number())
+    checks.argument("sigmoid", "c", c, checks.number())
     x, _ = _rows(x)
-    gram = x @ x.T
+    gram = _no_overflow(x @ x.T, "inner products")
     return (gamma * (gram + gram.T) / 2 + c).tanh()
 
 
 def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
-    """FedGWC's affinity (Eq. 4), W_kj = exp(-β ‖v_k^j - v_j^k‖²): interaction matrix (K, K) -> (K, K) in [0, 1].
+    """FedGWC's affinity (Eq. 4): interaction matrix (K, K) -> (K, K) in [0, 1].
 
-    v_k^j is row k of P without its entries k and j, how the others perceive client k. Rows k and j lose the
-    same two columns, so a squared distance of whole rows need only be rid of two terms, (P_kk - P_jk)² and
-    (P_kj - P_jj)²: one matrix product for all pairs. The diagonal of P has no say; that of W is exactly 1.
+    W_kj = exp(-β ‖v_k^j - v_j^k‖²). v_k^j is row k of P without its entries k and j,
+    how the others perceive client k. Rows k and j lose the same two columns, so a
+    squared distance of whole rows need only be rid of two terms, (P_kk - P_jk)² and
+    (P_kj - P_jj)²: one matrix product for all pairs. The diagonal of P has no say; that
+    of W is exactly 1.
     """
-    if not 0 < beta < math.inf:
-        raise ValueError(f"beta={beta}: give a finite number > 0")
+    checks.argument("perception_affinity", "beta", beta, POSITIVE)
     P = _rows(P, "P")[0].detach()
     K = len(P)
     if P.shape != (K, K):
@@ -148,26 +177,48 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
         d.mul_(-2).add_(norm).add_(norm[:, None])
     )  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
     d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)
+    _no_overflow(d, "squared distances")
     torch.add(d, d.T, out=Q)  # rounding must not make W lopsided
     return Q.mul_(-beta / 2).exp_().fill_diagonal_(1)
 
 
 def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor:
-    """How far a cluster's gradients stray from their mean: B_k = max_i ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖, (K, D) -> (C,).
+    """How far a cluster's gradients stray from their mean: (K, D) -> (C,).
 
-    WeCFL's Eq. 5, with ḡ_k the mean of the cluster's gradients by weight λ. 0 means that all its clients pull
-    in one direction with one strength; at 1 they differ as much as the mean is long. Where the mean vanishes
-    and the gradients do not, B is infinite; a cluster without members has 0.
+    B_k = max_i ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖: WeCFL's Eq. 5, with ḡ_k the mean of the cluster's
+    gradients by weight λ. 0 means that all its clients pull in one direction with one
+    strength; at 1 they differ as much as the mean is long. Where the mean vanishes and
+    the gradients do not, B is infinite; a cluster without members has 0.
     """
+    gradients, _ = _rows(gradients, "gradients")
+    weights = torch.as_tensor(weights, device=gradients.device)
+    labels = torch.as_tensor(labels, device=gradients.device)
+    _check_members(weights, labels, len(gradients))
+    labels = labels.long()
     C = int(labels.max()) + 1
     member = torch.nn.functional.one_hot(labels, C).T * weights  # (C, K)
-    mean = (member / member.sum(1, keepdim=True).clamp_min(1e-300)).to(
-        gradients.dtype
-    ) @ gradients  # (C, D)
+    total = member.sum(1, keepdim=True)
+    if not bool((total[labels] > 0).all()):
+        raise ValueError("clusterability: the weights of a cluster sum to zero")
+    share = (member / total.clamp_min(1e-300)).to(gradients.dtype)
+    mean = share @ gradients  # (C, D)
     stray = (mean[labels] - gradients).norm(dim=1)  # (K,)
     worst = torch.zeros_like(mean[:, 0]).scatter_reduce(0, labels, stray, "amax")
     length = mean.norm(dim=1)
     return torch.where(worst > 0, worst / length, 0.0)
+
+
+def _check_members(weights: Tensor, labels: Tensor, clients: int) -> None:
+    """Each client needs a weight and the number of its cluster."""
+    if weights.shape != (clients,) or labels.shape != (clients,) or clients == 0:
+        raise ValueError(
+            f"clusterability: {clients} rows, weights {tuple(weights.shape)}, labels "
+            f"{tuple(labels.shape)}: give (K, D), (K,) and (K,)"
+        )
+    if labels.is_floating_point() or int(labels.min()) < 0:
+        raise ValueError("clusterability: labels must be integers >= 0")
+    if not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise ValueError("clusterability: weights must be finite and not negative")
 
 
 def attraction(
@@ -178,25 +229,29 @@ def attraction(
     normalised: bool = True,
     scale: float = 1.0,
 ) -> Tensor:
-    """GCFL's pull between clients as bodies with locations (K, M) and masses (K,): (K, K), zero on the diagonal.
+    """GCFL's pull between clients as bodies: (K, K), zero on the diagonal.
 
-    A_ab = m_a m_b / (d_ab + ζ) (Eq. 14), d the Euclidean distance. ``shielded`` adds the factor exp(-(d_ab / λ)²),
-    λ being ``scale`` times the median of all distances (Eq. 15), which makes the distant ones let go. ``normalised``
-    divides by √(S_a S_b), S_a the sum of all pulls at a (Eq. 16), so that no heavy or central body holds everybody; a
-    body that nobody pulls keeps its zeros. If λ = 0, only bodies at one place feel each other.
+    Bodies have locations (K, M) and masses (K,). A_ab = m_a m_b / (d_ab + ζ) (Eq. 14),
+    d the Euclidean distance. ``shielded`` adds the factor exp(-(d_ab / λ)²), λ being
+    ``scale`` times the median of all distances (Eq. 15), which makes the distant ones
+    let go. ``normalised`` divides by √(S_a S_b), S_a the sum of all pulls at a (Eq.
+    16), so that no heavy or central body holds everybody; a body that nobody pulls
+    keeps its zeros. If λ = 0, only bodies at one place feel each other.
     """
-    if not (0 < zeta < math.inf and 0 < scale < math.inf):
-        raise ValueError(f"zeta={zeta}, scale={scale}: give finite numbers > 0")
+    checks.argument("attraction", "zeta", zeta, POSITIVE)
+    checks.argument("attraction", "scale", scale, POSITIVE)
     z = _rows(z, "z")[0].detach()
     m = torch.as_tensor(m, dtype=z.dtype, device=z.device)
     if m.shape != z.shape[:1] or not bool((m.isfinite() & (m >= 0)).all()):
         raise ValueError(
-            f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the {len(z)} rows of z"
+            f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the "
+            f"{len(z)} rows of z"
         )
     d = torch.cdist(
         z, z, compute_mode="donot_use_mm_for_euclid_dist"
     )  # exactly 0 between equal rows
     A = (m[:, None] * m).div_(d + zeta)  # (K, K)
+    _no_overflow(A, "attractions")
     if shielded and len(z) > 1:
         pairs = d[torch.ones_like(d, dtype=torch.bool).triu_(1)]
         lam = scale * float(np.median(pairs.cpu().numpy()))
@@ -210,18 +265,28 @@ def attraction(
 
 
 def variance_reduction(C: Tensor | np.ndarray, alpha: Tensor | np.ndarray) -> Tensor:
-    """By how much seeing client k reduces the variance of αᵀθ, over all d: (D, K, K), (K,) -> (K,).
+    """By how much seeing client k reduces the variance of αᵀθ, over all d.
 
-    FedCVR-Bolt, Eq. 5 and 6: v_k = Σ_d (C^d α)_k² / C^d_kk, where C^d is the covariance of the clients' d-th
-    parameters. A client without variance tells nothing: 0 / 0 is 0. Of each C^d only one product and the diagonal
+    (D, K, K), (K,) -> (K,). FedCVR-Bolt, Eq. 5 and 6: v_k = Σ_d (C^d α)_k² / C^d_kk,
+    where C^d is the covariance of the clients' d-th parameters. A client without
+    variance tells nothing: 0 / 0 is 0. Of each C^d only one product and the diagonal
     count, so a running estimate need keep no more than these: see `covariance_step`.
     """
-    C, alpha = torch.as_tensor(C).double(), torch.as_tensor(alpha).double()
+    C = torch.as_tensor(C).double()
+    alpha = torch.as_tensor(alpha).double()
     if C.ndim != 3 or C.shape[1:] != (len(alpha), len(alpha)):
         raise ValueError(
-            f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give (D, K, K) and (K,)"
+            f"C has shape {tuple(C.shape)}, alpha {tuple(alpha.shape)}: give "
+            "(D, K, K) and (K,)"
         )
-    return total_reduction((C @ alpha).T, C.diagonal(dim1=1, dim2=2).T)
+    variances = C.diagonal(dim1=1, dim2=2).T
+    sound = bool(C.isfinite().all()) and bool(alpha.isfinite().all())
+    if not sound or not bool((variances >= 0).all()):
+        raise ValueError(
+            "variance_reduction: give finite covariances, with variances >= 0 on the "
+            "diagonals"
+        )
+    return total_reduction((C @ alpha).T, variances)
 
 
 def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
@@ -232,9 +297,10 @@ def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
 def covariance_step(
     c_alpha: Tensor, c_diag: Tensor, r: Tensor, alpha: Tensor, rate: float
 ) -> tuple[Tensor, Tensor]:
-    """Mix residuals r (K, D) into (C^d α)_k and C^d_kk, both (K, D), at a rate γ (FedCVR-Bolt, Eq. 11).
+    """Mix residuals r (K, D) into (C^d α)_k and C^d_kk, both (K, D), at a rate γ.
 
-    C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ for D matrices (K, K), of which the two things that `total_reduction` asks for are
-    2 K D numbers: the outer product times α is r^d ⟨r^d, α⟩, and its diagonal is r^d squared.
+    FedCVR-Bolt, Eq. 11: C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ for D matrices (K, K), of
+    which the two things that `total_reduction` asks for are 2 K D numbers: the outer
+    product times α is r^d ⟨r^d, α⟩, and its diagonal is r^d squared.
     """
     return c_alpha.lerp(r * (alpha @ r), rate), c_diag.lerp(r.square(), rate)

@@ -1,25 +1,37 @@
 """What a client does in a round: its batches, its augmentation, its optimiser.
 
-A client's batches come from a :class:`Plan`, drawn from the client's own random stream before training starts, so that
-neither the number of workers, nor the chunk size, nor the order of clients changes the result.
+A client's batches come from a :class:`Plan`, drawn from the client's own random stream
+before training starts, so that neither the number of workers, nor the chunk size, nor
+the order of clients changes the result. :class:`Seeded` gives a client's dropout, and
+the initialisation of a model, a random stream of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import checks
 
 
 @dataclass(frozen=True)
 class Local:
-    """What a client does in one round: ``epochs`` passes over its data, or exactly ``steps`` SGD steps."""
+    """What a client does in one round.
+
+    ``epochs`` passes over its data, or exactly ``steps`` SGD steps.
+    """
 
     lr: float = 0.01
     epochs: int = 1
@@ -40,35 +52,35 @@ class Local:
     amp: bool = False  # forward pass in bfloat16
 
     def __post_init__(self) -> None:
-        checks = {
-            "lr": self.lr > 0 and math.isfinite(self.lr),
-            "epochs": self.epochs >= 1,
-            "steps": self.steps is None or self.steps >= 1,
-            "batch_size": self.batch_size is None or self.batch_size >= 1,
-            "momentum": 0 <= self.momentum < 1,
-            "weight_decay": self.weight_decay >= 0,
-            "lr_decay": 0 < self.lr_decay <= 1,
-            "decay_every": self.decay_every >= 1,
-            "optimizer": self.optimizer in ("sgd", "adam"),
-        }
-        for name, good in checks.items():
-            if not good:
-                raise ValueError(
-                    f"Local({name}={getattr(self, name)!r}) makes no sense"
-                )
+        checks.fields(
+            self,
+            lr=checks.number(above=0),
+            epochs=checks.integer(1),
+            steps=checks.optional(checks.integer(1)),
+            batch_size=checks.optional(checks.integer(1)),
+            momentum=checks.number(least=0, below=1),
+            weight_decay=checks.number(least=0),
+            lr_decay=checks.number(above=0, most=1),
+            decay_every=checks.integer(1),
+            optimizer=checks.choice("sgd", "adam"),
+            keep_state=checks.flag,
+            drop_last=checks.flag,
+            augment=checks.flag,
+            amp=checks.flag,
+        )
 
     def lr_at(self, t: int) -> float:
         """Learning rate in round ``t``."""
         return self.lr * self.lr_decay ** (t // self.decay_every)
 
 
-# --- batches ---------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):
     """The batches of one client in one round, drawn before training."""
 
-    index: Tensor  # (S, B) rows of the data; a short batch is filled up with the client's first sample
+    index: Tensor  # (S, B) rows of the data; the first one fills up short batches
     size: np.ndarray  # (S,) true batch sizes
     shift: Tensor | None  # (S, B, 3) crop offsets dy, dx in 0..8 and flip in 0..1
     seed: int  # for layers that draw random numbers of their own (dropout)
@@ -77,9 +89,9 @@ class Plan(NamedTuple):
 def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
     """Shuffle the samples anew in each epoch and cut them into batches."""
     n = len(samples)
-    B = min(local.batch_size or n, n)
+    B = n if local.batch_size is None else min(local.batch_size, n)
     per_epoch = n // B if local.drop_last else math.ceil(n / B)
-    S = local.steps or local.epochs * per_epoch
+    S = local.epochs * per_epoch if local.steps is None else local.steps
     order = np.zeros((math.ceil(S / per_epoch), per_epoch * B), dtype=np.int64)
     kept = min(n, per_epoch * B)
     for epoch in order:
@@ -96,7 +108,11 @@ def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
 
 
 def augment(x: Tensor, shift: Tensor) -> Tensor:
-    """Crop each image (b, C, H, W) from its zero-padded self at offsets shift[:, :2], flip it where shift[:, 2]."""
+    """Crop and flip images (b, C, H, W) by shifts (b, 3).
+
+    Each is cut from its zero-padded self at offsets shift[:, :2], and flipped where
+    shift[:, 2].
+    """
     b, _, H, W = x.shape
     padded = F.pad(x, (4, 4, 4, 4))
     rows = shift[:, 0, None] + torch.arange(H, device=x.device)  # (b, H)
@@ -110,7 +126,7 @@ def augment(x: Tensor, shift: Tensor) -> Tensor:
     )
 
 
-# --- the optimiser ----------------------------------------------------------------------------------------------------
+# --- the optimiser --------------------------------------------------------------------
 
 
 def descend(
@@ -119,13 +135,17 @@ def descend(
     state: Sequence[list[Tensor]],
     lr: float,
     local: Local,
+    frozen: Tensor | None = None,
 ) -> None:
     """One step of SGD with momentum, or of Adam, as torch.optim defines them, in place.
 
     A model is given as one flat tensor (..., P) or in pieces; Adam wants it in one.
+    Columns that are ``frozen`` (P,) stay as they are, whatever their gradient.
     """
     if local.weight_decay:
         torch._foreach_add_(g, th, alpha=local.weight_decay)
+    if frozen is not None:
+        g = [part.masked_fill(frozen, 0) for part in g]
     if local.optimizer == "adam":
         ((m,), (v,), (t,)), (g,) = state, g
         t += 1
@@ -146,3 +166,146 @@ def fresh_state(th: Tensor, local: Local) -> tuple[Tensor, ...]:
     if local.optimizer == "adam":
         return torch.zeros_like(th), torch.zeros_like(th), torch.zeros_like(th[..., :1])
     return (torch.zeros_like(th),) if local.momentum else ()
+
+
+# --- threads --------------------------------------------------------------------------
+
+
+class _Threads:
+    """How many threads torch had before the first open ``one_thread``."""
+
+    lock = threading.Lock()
+    open = 0
+    before = 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread inside.
+
+    With more threads a sum or a matrix product is added up in another order, and its
+    last bits differ. Inside, they are the same on any number of cores. Several Python
+    threads may be inside at once; the last to leave restores what the first one found.
+    """
+    with _Threads.lock:
+        if _Threads.open == 0:
+            _Threads.before = torch.get_num_threads()
+        _Threads.open += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.open -= 1
+            if _Threads.open == 0:
+                torch.set_num_threads(_Threads.before)
+
+
+# --- random streams -------------------------------------------------------------------
+
+
+class Seeded(TorchDispatchMode):
+    """A context in which torch's random operations draw from a generator of its own.
+
+    ``with Seeded(5): net = lenet5()`` makes the network that ``torch.manual_seed(5)``
+    and ``lenet5()`` would make, but torch's global generator is neither read nor
+    written, and other threads are not affected. The context may be entered again: its
+    stream goes on where it was. Operations that are given a generator keep it.
+    ``drew`` tells whether a random number was drawn.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.drew = False
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None) -> Any:
+        """Run an operation of torch; give it the generator if it is a random one."""
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in op.tags:
+            return op(*args, **kwargs)
+        if _draws_elsewhere(op, args, kwargs):
+            return op(*args, **kwargs)
+        self.drew = True
+        generator = self._generator(_device_of(args, kwargs))
+        if op is torch.ops.aten.native_dropout.default:
+            return _dropout(*args, generator=generator)
+        random_op = _with_generator(op)
+        if random_op is None:
+            raise RuntimeError(
+                f"{op} draws random numbers but takes no generator, so it cannot be "
+                "seeded: use another operation in the model"
+            )
+        return random_op(*args, **{**kwargs, "generator": generator})
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            generator = torch.Generator(device).manual_seed(self.seed)
+            self._generators[device] = generator
+        return self._generators[device]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would import torch's compiler, which takes seconds
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Leave torch.compile as it is; its flags are shared by all threads."""
+        return True
+
+
+def draws(module: nn.Module, x: Tensor) -> bool:
+    """Whether the module draws random numbers when it is applied to x in its mode."""
+    stream = Seeded(0)
+    with stream, torch.no_grad():
+        module(x)
+    return stream.drew
+
+
+def _draws_elsewhere(op: OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether an operation that may draw was given a generator, or has no need to."""
+    if op is torch.ops.aten._fused_sdp_choice.default:  # only chooses a kernel
+        return True
+    names = _argument_types(op)
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if given.get("generator") is not None:
+        return True
+    rates = [name for name in ("dropout_p", "dropout") if name in names]
+    return any(given.get(name, 0) == 0 for name in rates)
+
+
+@cache
+def _with_generator(op: OpOverload) -> OpOverload | None:
+    """The operation itself if it takes a generator, or its overload that does."""
+    wanted = {**_argument_types(op), "generator": "Optional[Generator]"}
+    for name in op.overloadpacket.overloads():
+        overload = getattr(op.overloadpacket, name)
+        if _argument_types(overload) == wanted:
+            return overload
+    return None
+
+
+@cache
+def _argument_types(op: OpOverload) -> dict[str, str]:
+    """Names and types of an operation's arguments, in their order."""
+    return {argument.name: str(argument.type) for argument in op._schema.arguments}
+
+
+def _device_of(args: tuple, kwargs: dict) -> torch.device:
+    """Where a random operation works: at its first tensor, or where it is told to."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return value.device
+    return torch.device(kwargs.get("device") or "cpu")
+
+
+def _dropout(
+    x: Tensor, p: float, train: bool | None, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Dropout as GPUs do it, where it is one operation that takes no generator."""
+    if train is False or p == 0:
+        return x.clone(), torch.ones_like(x, dtype=torch.bool)
+    kept = torch.empty_like(x, dtype=torch.bool).bernoulli_(1 - p, generator=generator)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return x * kept * scale, kept

@@ -198,10 +198,9 @@ def test_following_a_run_changes_nothing_and_sees_who_was_picked():
 def test_other_methods_can_be_followed_too():
     past = fedcvr_bolt_theory.follow(InTurn(3), small(), 8)
     found = fedcvr_bolt_theory.habits(past[4:])
-    assert (
-        found["evenness"] == found["covered"] == found["free"] == 1
-        and found["picked had waited"] == pytest.approx(4 - 1)
-    )
+    assert found["evenness"] == found["covered"] == found["free"] == 1 and found[
+        "picked had waited"
+    ] == pytest.approx(4 - 1)
 
 
 def test_habits_by_hand():

@@ -1,4 +1,8 @@
+import math
+import random
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,8 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fednb import models
-from fednb.federation import Federation, Meter
+from fednb import entry, metrics, models
+from fednb.experiment import measure
+from fednb.federation import ClientError, Federation, Meter
 from fednb.partition import Partition
 from fednb.training import Local
 
@@ -20,7 +25,7 @@ def test_start_depends_on_seed_and_number_only():
     assert torch.equal(fed.start(3), federation().start(3))
     assert not torch.equal(fed.start(3)[0], fed.start(3)[1])
     assert not torch.equal(fed.start(), federation(seed=1).start())
-    with pytest.raises(ValueError, match="0 models"):
+    with pytest.raises(ValueError, match=r"start\(models=0\): need an integer >= 1"):
         fed.start(0)
 
 
@@ -166,7 +171,7 @@ def test_evaluate_refuses_bad_votes():
     for votes in (torch.zeros(4, 2), -torch.ones(4, 2), torch.ones(4, 3)):
         with pytest.raises(ValueError, match="votes must be"):
             fed.evaluate(fed.start(2), votes)
-    with pytest.raises(ValueError, match="choose from"):
+    with pytest.raises(ValueError, match=r"evaluate\(on='validation'\): need 'test'"):
         fed.evaluate(fed.start(), torch.zeros(4, dtype=torch.long), on="validation")
 
 
@@ -231,15 +236,110 @@ def test_truth_is_there_for_the_judge():
     assert fed.truth.counts.sum(1).tolist() == fed.n.tolist()
 
 
-def test_identity_tells_federations_apart():
-    same = {federation().identity(), federation().identity()}
-    others = {
-        federation(seed=1).identity(),
-        federation(sizes=(9, 14, 20, 7)).identity(),
-        federation("lenet5").identity(),
+def absolute_error(outputs, y):
+    return (F.one_hot(y, 3) - outputs).abs().sum(1)
+
+
+def weighted(weights):
+    """Cross-entropy with class weights."""
+    weight = torch.tensor(weights)
+    return partial(F.cross_entropy, weight=weight, reduction="none")
+
+
+class Twin(nn.Sequential):
+    """A network of the same size as another, and of another type."""
+
+
+def build(**changes):
+    """A federation of which each part can be changed alone."""
+    given = {
+        "data": blobs(),
+        "parts": ragged((9, 14)),
+        "model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3)),
     }
-    assert len(same) == 1 and len(same | others) == 4
-    assert "4 clients" in repr(federation())
+    return Federation(**{**given, **changes})
+
+
+IDENTITIES = {
+    "seed": lambda: {"seed": 1},
+    "inputs": lambda: {"data": replace(blobs(), x=blobs().x + 1)},
+    "labels": lambda: {"data": replace(blobs(), y=(blobs().y + 1) % 3)},
+    "normalisation": lambda: {"data": replace(blobs(), mean=(0.1,), std=(1.0,))},
+    "server's samples": lambda: {"data": replace(blobs(), n_train=100)},
+    "partition": lambda: {"parts": ragged((14, 9))},
+    "truth": lambda: {"parts": ragged((9, 14), truth=[0, 1])},
+    "layer": lambda: {
+        "model": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.ReLU())
+    },
+    "type": lambda: {"model": lambda: Twin(nn.Flatten(), nn.Linear(16, 3))},
+    "frozen": lambda: {"model": frozen_bias},
+    "loss": lambda: {"loss": absolute_error},
+    "loss's weights": lambda: {"loss": weighted([1.0, 1.0, 1.00001])},
+    "loss module": lambda: {"loss": nn.CrossEntropyLoss(reduction="none")},
+    "dtype": lambda: {"dtype": torch.float64},
+    "start": lambda: {"start": torch.zeros(51)},
+    "ids": lambda: {"ids": [1, 0]},
+    "local": lambda: {"local": Local(lr=0.3)},
+    "backend": lambda: {"backend": "batched"},
+    "batch_stats": lambda: {"batch_stats": True},
+    "diverged": lambda: {"diverged": "record"},
+}
+
+
+def frozen_bias():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    network[1].bias.requires_grad_(False)
+    return network
+
+
+@pytest.mark.parametrize("change", IDENTITIES.values(), ids=IDENTITIES)
+def test_identity_tells_federations_apart(change):
+    assert build().identity() == build().identity()
+    assert build(**change()).identity() != build().identity()
+
+
+def test_identity_sees_what_a_printed_tensor_does_not_show():
+    names = {
+        build(loss=weighted([1.0, 1.0, last])).identity() for last in (1.0, 1.00001)
+    }
+    modules = {
+        build(loss=nn.CrossEntropyLoss(torch.tensor(w), reduction="none")).identity()
+        for w in ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0])
+    }
+    sizes = (2,) * 1200
+    data = blobs(samples=4 * 1200)
+    truths = [np.zeros(1200, int), np.zeros(1200, int)]
+    truths[1][600] = 1
+    hidden = {
+        build(data=data, parts=ragged(sizes, tests=1, truth=truth)).identity()
+        for truth in truths
+    }
+    assert len(names) == len(modules) == len(hidden) == 2
+
+
+def test_identity_does_not_depend_on_the_run_or_the_machine():
+    fed = build(workers=2)
+    before = fed.identity()
+    fed.train(fed.start()[0])
+    assert fed.identity() == before == build(workers=1).identity()
+    assert "2 clients" in before
+
+
+def test_samples_are_hashed_once_unless_they_may_change(monkeypatch):
+    hashed = []
+    original = entry._numbers
+    monkeypatch.setattr(
+        entry, "_numbers", lambda *a: hashed.append(a[1]) or original(*a)
+    )
+    data = blobs()
+    first = entry.fingerprint(data)
+    data.x[0, 0, 0, 0] += 1
+    assert entry.fingerprint(data) != first  # writeable, so read anew
+    data.x.setflags(write=False)
+    data.y.setflags(write=False)
+    second = entry.fingerprint(data)
+    hashed.clear()
+    assert entry.fingerprint(data) == second and not hashed
 
 
 def test_client_data_is_held_once():
@@ -316,3 +416,101 @@ def test_train_refuses_nonsense():
         fed.train(fed.start(3))
     with pytest.raises(TypeError, match="learning_rate"):
         fed.train(theta, learning_rate=1.0)
+
+
+# --- recipes --------------------------------------------------------------------------
+
+
+def disturbed(stream):
+    """A recipe that adds a number from elsewhere to the first weight."""
+
+    def recipe():
+        network = NETWORKS["mlp"][1]()
+        with torch.no_grad():
+            next(network.parameters())[0, 0] += stream()
+        return network
+
+    return recipe
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (disturbed(np.random.random), "two different networks for one seed"),  # noqa: NPY002
+        (disturbed(random.random), "two different networks for one seed"),
+        (lambda: None, "recipe returned NoneType: need an nn.Module"),
+        (lambda: models.mlp, "recipe returned function: need an nn.Module"),
+        (nn.Linear, "needs arguments .*in_features.*: bind them"),
+        (models.mlp(), "a recipe, not a network"),
+        ("mlp", "a recipe, not a network"),
+        (None, "a recipe, not a network"),
+        (lambda: nn.Flatten(), "no parameters to train"),
+        (lambda: models.mlp(16, (8,), 3).requires_grad_(False), "no parameters to"),
+        (lambda: nn.LSTM(4, 3), "need one tensor of outputs|cannot take inputs"),
+    ],
+)
+def test_a_recipe_that_is_none_is_refused(model, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Federation(blobs(), ragged((9, 14)), model)
+
+
+# --- models that are not finite -------------------------------------------------------
+
+
+@pytest.fixture(params=[math.nan, math.inf, 3e38])
+def broken(request):
+    """Three rows, the last of which is not finite, or gives outputs that are not."""
+    theta = federation().start(3)
+    if request.param == 3e38:
+        theta[2] *= 3e38
+    else:
+        theta[2, -1] = request.param
+    return theta
+
+
+LABELS = torch.tensor([0, 2, 1, 2])
+VOTES = torch.tensor([[1.0, 0, 0], [1, 0, 1], [0, 1, 0], [0, 0, 1]])
+
+
+@pytest.mark.parametrize("labels", [LABELS, VOTES], ids=["labels", "votes"])
+@pytest.mark.parametrize("on", ["test", "server"])
+def test_a_model_that_is_not_finite_is_wrong_and_told_of(broken, labels, on):
+    fed = federation(diverged="record")
+    fed.t = 7
+    result = fed.evaluate(broken, labels, on=on)
+    accuracy = metrics.accuracy(result.confusion)
+    assert accuracy[[1, 3]].tolist() == [0, 0] and accuracy[[0, 2]].max() > 0
+    assert result.loss.isinf().tolist() == [False, True, False, True]
+    (event,) = fed.events
+    assert event[:2] == (7, 1) and "NaN or infinite" in event.what
+    sound = federation().evaluate(broken[:2], torch.tensor([0, 0, 1, 0]), on=on)
+    assert torch.equal(result.loss[[0, 2]], sound.loss[[0, 2]])
+
+
+def test_a_mean_loss_does_not_forget_a_broken_model(broken):
+    fed = federation(diverged="record")
+    state = SimpleNamespace(theta=broken, labels=LABELS)
+    numbers = measure(fed, state)
+    assert numbers["loss"] == math.inf and numbers["accuracy_worst"] == 0
+
+
+def test_a_broken_model_that_serves_nobody_does_no_harm(broken):
+    fed = federation()
+    fed.evaluate(broken, torch.tensor([0, 1, 1, 0]))
+    assert fed.events == []
+
+
+def test_a_broken_model_raises_by_default(broken):
+    fed = federation()
+    with pytest.raises(ClientError, match="client 1 is served by a model with NaN"):
+        fed.evaluate(broken, LABELS)
+    with pytest.raises(ClientError, match="client 0 was given a model with NaN"):
+        fed.loss(broken)
+
+
+def test_the_loss_of_a_broken_model_is_infinite(broken):
+    fed = federation(diverged="record")
+    losses = fed.loss(broken, torch.tensor([3, 1]))
+    assert losses.isinf().tolist() == [[False, False, True]] * 2
+    assert losses.argmin(1).max() < 2  # IFCA does not choose it
+    assert [event.client for event in fed.events] == [3]

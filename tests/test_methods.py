@@ -57,6 +57,7 @@ class Sealed(Federation):
     def __getattribute__(self, name):
         if name in (
             "truth",
+            "_data",
             "_x",
             "_y",
             "_parts",

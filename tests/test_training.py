@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from fednb.federation import CLIENT, ClientError
+from fednb.federation import CLIENT, ClientError, Federation
 from fednb.training import Local, augment, plan
 
-from .conftest import NETWORKS, federation
+from .conftest import NETWORKS, blobs, federation, ragged
 
 CASES = {
     "plain": {},
@@ -48,6 +49,10 @@ def plain_loop(fed, theta, clients, visit=0, mu=0.0):
             loss.backward()
             start = dict(zip(layout.names, layout.tensors(theta).values(), strict=True))
             for name, p in module.named_parameters():
+                if not p.requires_grad:
+                    continue
+                if p.grad is None:  # unused
+                    p.grad = torch.zeros_like(p)
                 p.grad += (
                     mu * (p.detach() - start[name])
                     + fed.local.weight_decay * p.detach()
@@ -359,33 +364,6 @@ def test_divergence_can_be_recorded_instead(backend):
     assert torch.equal(up.theta[2], theta) and up.theta.isfinite().all()
 
 
-def test_dropout_is_seeded_per_client_and_refused_under_vmap():
-    from torch import nn
-
-    shape, _ = NETWORKS["mlp"]
-
-    def model():
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(16, 8), nn.Dropout(0.5), nn.Linear(8, 3)
-        )
-
-    from fednb.federation import Federation
-
-    from .conftest import blobs, ragged
-
-    make = [Federation(blobs(), ragged((9, 14, 7)), model, workers=w) for w in (1, 2)]
-    theta = make[0].start()[0]
-    torch.manual_seed(0)
-    state = torch.get_rng_state()
-    a, b = make[0].train(theta), make[1].train(theta, torch.tensor([2, 0, 1]))
-    assert torch.equal(a.theta, b.theta[torch.tensor([1, 2, 0])])
-    assert torch.equal(
-        torch.get_rng_state(), state
-    )  # the user's own stream is untouched
-    with pytest.raises(ValueError, match="lean"):
-        Federation(blobs(), ragged((9, 14, 7)), model, backend="batched")
-
-
 @pytest.mark.parametrize("backend", ["lean", "batched"])
 def test_amp_trains_in_low_precision_on_the_same_rows(backend):
     exact, amp = (
@@ -406,3 +384,67 @@ def test_the_memory_budget_sets_the_chunk():
     fed.backend.memory = 1.0
     tight = fed.backend._chunk_that_fits(plans, rows)
     assert tight == 1 and roomy > 100
+
+
+# --- frozen and unused parameters -----------------------------------------------------
+
+
+class Partly(nn.Module):
+    """A network of which one layer is frozen, and another is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.frozen = nn.Linear(16, 8).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(8)
+        self.norm.weight.requires_grad_(False)
+        self.unused = nn.Linear(2, 2)
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.norm(self.frozen(x.flatten(1)).relu()))
+
+
+STILL = ("frozen.*", "norm.weight")
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3])
+@pytest.mark.parametrize("case", CASES)
+def test_frozen_parameters_stay_and_the_others_train(case, mu):
+    def make(backend):
+        return Federation(
+            blobs(),
+            ragged((9, 14, 7)),
+            Partly,
+            local=local_of(case),
+            backend=backend,
+            dtype=torch.float64,
+        )
+
+    lean, batched = make("lean"), make("batched")
+    layout = lean.layout
+    theta = lean.start()[0]
+    anchor = torch.ones_like(theta)  # a correction pulls frozen columns in vain
+    correct = (lambda g, th: g + mu * (th - anchor)) if mu else None
+    a, b = (fed.train(theta, correct=correct) for fed in (lean, batched))
+    torch.testing.assert_close(a.theta, b.theta, rtol=0, atol=1e-10)
+    torch.testing.assert_close(a.losses, b.losses, rtol=0, atol=1e-10, equal_nan=True)
+    for pattern in STILL:
+        columns = layout.columns(pattern)
+        for up in (a, b):
+            assert torch.equal(up.theta[:, columns], theta[columns].expand(3, -1))
+    moved = layout.columns("last.*")
+    assert (a.theta[:, moved] != theta[moved]).all()
+    if mu == 0:
+        rows, _ = plain_loop(lean, theta, range(3))
+        torch.testing.assert_close(a.theta, rows, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["lean", "batched"])
+def test_kept_momentum_of_frozen_parameters_is_zero(backend):
+    local = Local(lr=0.1, momentum=0.9, weight_decay=0.1, keep_state=True)
+    fed = Federation(blobs(), ragged((9, 14)), Partly, local=local, backend=backend)
+    theta = fed.train(fed.train(fed.start()[0]).theta).theta
+    still = torch.cat([fed.layout.columns(pattern) for pattern in STILL])
+    assert torch.equal(theta[:, still], fed.start()[:, still].expand(2, -1))
+    for (momentum,) in fed._memory.values():
+        assert (momentum[still] == 0).all() and momentum.any()
