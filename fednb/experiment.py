@@ -27,7 +27,7 @@ from .federation import Federation
 from .history import History
 from .identity import describe, digest, revision
 from .partition import match_test
-from .training import Local
+from .training import Local, one_thread
 
 Measure = Callable[[Federation, Any], dict[str, Any]]
 
@@ -101,8 +101,6 @@ def run(
     ``save_every=None`` only then. ``watch(round, history)`` is called after each round.
     ``TQDM_DISABLE=1`` silences progress bars everywhere.
     """
-    from tqdm.auto import tqdm
-
     _check_run(method, fed, measure)
     for name, value, rule in (
         ("rounds", rounds, checks.integer(0)),
@@ -112,6 +110,43 @@ def run(
         ("save_seconds", save_seconds, checks.optional(checks.number(least=0))),
     ):
         checks.argument("run", name, value, rule)
+    from threadpoolctl import threadpool_limits
+
+    # Matrix products add up in another order on several threads: one thread gives the
+    # same bits on every machine. Clients still train on all of the federation's workers.
+    with one_thread(), threadpool_limits(1):
+        return _rounds(
+            method,
+            fed,
+            rounds,
+            every=every,
+            last=last,
+            measure=measure,
+            progress=progress,
+            checkpoint=checkpoint,
+            save_every=save_every,
+            save_seconds=save_seconds,
+            watch=watch,
+        )
+
+
+def _rounds(
+    method: Any,
+    fed: Federation,
+    rounds: int,
+    *,
+    every: int,
+    last: int,
+    measure: Measure,
+    progress: bool,
+    checkpoint: str | Path | None,
+    save_every: int | None,
+    save_seconds: float | None,
+    watch: Callable[[int, History], None] | None,
+) -> History:
+    """The loop of `run`."""
+    from tqdm.auto import tqdm
+
     state = method.init(fed)
     _check_state(state, fed, method)
     history = History(state=state)
@@ -135,7 +170,7 @@ def run(
                 checkpoint, meta, state=history.state, fed=fed.snapshot()
             )
         except OSError as error:  # a run must not end because it could not be saved
-            warnings.warn(f"no checkpoint in {checkpoint}: {error}", stacklevel=3)
+            warnings.warn(f"no checkpoint in {checkpoint}: {error}", stacklevel=4)
 
     bar = tqdm(
         total=rounds,
@@ -174,7 +209,7 @@ def run(
                 history.state = state_before
                 history.interrupted = True
                 warnings.warn(
-                    f"stopped by hand after {t} of {rounds} rounds", stacklevel=2
+                    f"stopped by hand after {t} of {rounds} rounds", stacklevel=3
                 )
                 break
             done = t + 1

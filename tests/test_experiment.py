@@ -302,3 +302,19 @@ def test_run_tells_of_states_of_wrong_shape():
         quiet(Wrong(state._replace(theta=state.theta[:, :-1])), federation(), 1)
     with pytest.raises(ValueError, match=r"labels of shape \(3,\): need \(4,\)"):
         quiet(Wrong(state._replace(labels=state.labels[:-1])), federation(), 1)
+
+
+@pytest.mark.parametrize("method", [methods.WeCFL(3), methods.IFCA(3)], ids=str)
+def test_the_number_of_threads_does_not_change_a_bit(method):
+    """Matrix products at the server add up in another order on several threads."""
+    before = torch.get_num_threads()
+    states = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            fed = federation("lenet5", sizes=(20,) * 12, workers=2)
+            states.append(quiet(method, fed, 3).state)
+            assert torch.get_num_threads() == threads  # as it was
+    finally:
+        torch.set_num_threads(before)
+    assert same_state(*states)
