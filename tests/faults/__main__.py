@@ -34,6 +34,7 @@ from ..test_sweep import outcome, tasks
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).with_name("results.json")
+PAGE = ROOT / "book" / "api" / "runs.md"
 SCRIPT = """
 import sys
 from tests.faults.__main__ import workload
@@ -205,8 +206,8 @@ def finish(sweep: Sweep) -> None:
 
 
 TROUBLES: dict[Callable[..., None], tuple[int, str]] = {
-    kill_parent: (20, "the leading process killed (SIGKILL)"),
-    kill_worker: (20, "a worker killed (SIGKILL)"),
+    kill_parent: (25, "the leading process killed (SIGKILL)"),
+    kill_worker: (25, "a worker killed (SIGKILL)"),
     signal_parent: (9, "SIGTERM, SIGINT or SIGHUP to the leading process"),
     signal_group: (5, "Ctrl-C to all processes"),
     interrupt_worker: (4, "SIGINT to one worker"),
@@ -283,7 +284,17 @@ def main() -> int:
     print(table(results))
     if args.only is None and args.share == 1.0:
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        write_page(results)
     return int(any(row["survived"] < row["times"] for row in results))
+
+
+def write_page(results: list[dict[str, Any]]) -> None:
+    """Put the table into the book's page about runs and records."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition("<!-- faults -->\n")
+    _, _, after = rest.partition("<!-- /faults -->")
+    whole = f"{before}<!-- faults -->\n{table(results)}\n<!-- /faults -->{after}"
+    PAGE.write_text(whole, encoding="utf-8")
 
 
 if __name__ == "__main__":
