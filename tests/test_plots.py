@@ -1,7 +1,11 @@
 """Pictures: what they show can be read off the figure, and what is put on a page is small, closed and has words."""
 
+import ast
 import base64
+import html
+import inspect
 import re
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,8 +17,8 @@ from matplotlib.figure import Figure
 
 from fednb import plots
 from fednb.history import History
-from fednb.methods import FedAvg
-from fednb.show import image, listing, show, source
+from fednb.methods import ALL, FedAvg, LocalOnly
+from fednb.show import annotated, image, listing, show, source, two_columns
 
 COUNTS = np.array([[4, 0, 0], [0, 2, 2], [1, 1, 2]])
 
@@ -247,12 +251,81 @@ def test_a_figure_without_words_is_refused(alt):
 def test_source_shows_the_code_and_names_its_home(monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
-    source(FedAvg.step)
+    source(LocalOnly.step)
     text = shown[0].data
     assert text.startswith(
-        "Source of `fednb.methods.fedavg.FedAvg.step`:\n\n```python\ndef step(self"
+        "Source of `fednb.methods.local_only.LocalOnly.step`:\n\n```python\ndef step(self"
     )
     assert "up = fed.train(" in text and text.endswith("\n```")
+    source(FedAvg.step)
+    assert "fednb-columns" in shown[1].data
+
+
+def example(x):
+    """Add up.
+
+    More about it.
+    """
+    # l. 1: begin
+    # with nothing
+    total = 0
+    for item in x:  # l. 2: for all
+        square = item * item  # (K,)
+        total = max(
+            total,
+            total + square,
+        )  # (K,), l. 3: add
+    return total  # done
+
+
+def test_notes_stand_beside_the_code_that_they_belong_to():
+    assert annotated(example) == [
+        ("", ["def example(x):"]),
+        ("l. 1: begin with nothing", ["    total = 0"]),
+        (
+            "l. 2: for all",
+            ["    for item in x:", "        square = item * item  # (K,)"],
+        ),
+        (
+            "l. 3: add",
+            [
+                "        total = max(",
+                "            total,",
+                "            total + square,",
+                "        )  # (K,)",
+            ],
+        ),
+        ("done", ["    return total"]),
+    ]
+
+
+def test_two_columns_lose_no_code_and_escape_it():
+    page = two_columns(example)
+    text = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", "", page, flags=re.S))
+    for word in ("Add up.", "l. 2: for all", "total + square", "return total"):
+        assert word in text
+    assert "More about it" not in text
+
+
+def hostile(x):
+    y = x < 3  # a <script> & more
+    z = y  # two
+    return z  # three
+
+
+def test_notes_are_escaped():
+    page = two_columns(hostile)
+    assert "<script>" not in page and "a &lt;script&gt; &amp; more" in page
+
+
+def test_every_line_of_every_step_is_shown():
+    for cls in ALL:
+        shown = [line for _, lines in annotated(cls.step) for line in lines]
+        code = ast.unparse(ast.parse(textwrap.dedent("\n".join(shown))))
+        step = ast.parse(textwrap.dedent(inspect.getsource(cls.step))).body[0]
+        if ast.get_docstring(step) is not None:
+            step.body = step.body[1:]
+        assert code == ast.unparse(step)
 
 
 def test_listing_takes_classes_modules_and_properties():
