@@ -31,7 +31,7 @@ from fednb.methods import (
     PFedMe,
     WeCFL,
 )
-from fednb.methods.mtcfl import split
+from fednb.methods.mtcfl import split_cluster
 from fednb.papers import gcfl
 from fednb.partition import Partition
 from fednb.training import Local
@@ -134,11 +134,11 @@ def test_mtcfl_leaves_the_absent_with_the_larger_part_until_they_are_sampled():
     fed, _ = two_groups(clients=CLIENTS)
     first = MTCFL().init(fed)
     members = torch.tensor([1, 3, 4])
-    state = split(first, 0, members, torch.tensor([0, 1, 1]))
+    state = split_cluster(first, 0, members, torch.tensor([0, 1, 1]))
     assert state.labels.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]  # client 1 was alone
     assert state.late.tolist() == [k not in (1, 3, 4) for k in range(CLIENTS)]
     assert state.parent.tolist() == [0, 0]
-    tie = split(first, 0, members[:2], torch.tensor([0, 1]))
+    tie = split_cluster(first, 0, members[:2], torch.tensor([0, 1]))
     assert tie.labels.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
 
 

@@ -82,7 +82,7 @@ class MTCFL:
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
         clients = fed.sample(self.sampled)
-        new = place(state, fed, clients)
+        new = place_late(state, fed, clients)
         before = new.theta[new.labels[clients]]
         trained = fed.train(before, clients).theta  # θ_i <- SGD(θ_c, D_i)
         delta = (trained - before)[:, : fed.layout.P]  # ΔW_i = θ_i − θ_c
@@ -94,14 +94,14 @@ class MTCFL:
                     continue
                 part = cut(delta[inside], "single", self.gamma_max)
                 if part.any():  # C <- C without c, with c1 and c2
-                    new = split(new, c, clients[inside], part)
+                    new = split_cluster(new, c, clients[inside], part)
 
         # θ_c <- Σ_i D_i / D_c θ_i
         theta = mean_by(trained, fed.n[clients], new.labels[clients], old=new.theta)
         return new._replace(theta=theta)
 
 
-def place(state: State, fed, clients: Tensor) -> State:
+def place_late(state: State, fed, clients: Tensor) -> State:
     """Let each late client choose a part: its cluster, or one that was split off it."""
     labels = state.labels.clone()
     for client in clients[state.late[clients]]:
@@ -114,7 +114,7 @@ def place(state: State, fed, clients: Tensor) -> State:
     return state._replace(labels=labels, late=late)
 
 
-def split(state: State, c: int, members: Tensor, part: Tensor) -> State:
+def split_cluster(state: State, c: int, members: Tensor, part: Tensor) -> State:
     """Make the smaller part of the sampled members (n,) of cluster ``c`` a new one.
 
     Absent members stay in ``c``, and are late.
