@@ -31,7 +31,7 @@ from fednb.methods import (
     PFedMe,
     WeCFL,
 )
-from fednb.methods.mtcfl import split
+from fednb.methods.mtcfl import smaller_part, split_cluster
 from fednb.papers import gcfl
 from fednb.partition import Partition
 from fednb.training import Local
@@ -134,12 +134,15 @@ def test_mtcfl_leaves_the_absent_with_the_larger_part_until_they_are_sampled():
     fed, _ = two_groups(clients=CLIENTS)
     first = MTCFL().init(fed)
     members = torch.tensor([1, 3, 4])
-    state = split(first, 0, members, torch.tensor([0, 1, 1]))
-    assert state.labels.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]  # client 1 was alone
+    delta = torch.tensor([[3.0], [-1.0], [-1.0]])
+    part = torch.tensor([0, 1, 1])
+    assert smaller_part(part, delta) == 0  # client 1 is alone
+    state = split_cluster(first, 0, members, part == 0)
+    assert state.labels.tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
     assert state.late.tolist() == [k not in (1, 3, 4) for k in range(CLIENTS)]
     assert state.parent.tolist() == [0, 0]
-    tie = split(first, 0, members[:2], torch.tensor([0, 1]))
-    assert tie.labels.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert smaller_part(part[:2], delta[:2]) == 1  # a tie: the shorter update leaves
+    assert smaller_part(part[:2], delta[:2].flip(0)) == 0
 
 
 def test_a_late_client_of_mtcfl_joins_the_part_that_fits_it():
@@ -198,11 +201,19 @@ def test_in_turn_nobody_is_two_turns_ahead():
 @pytest.mark.parametrize("case", range(3))
 @pytest.mark.parametrize(
     "method",
-    [CFLGP(3), CFLGP(3, sampled=7), CFLGP.as_released(clusters=4), AutoCFL()],
+    [
+        CFLGP(3),
+        CFLGP(3, sampled=7),
+        CFLGP.as_released(clusters=4),
+        AutoCFL(),
+        MTCFL(4, gamma_max=0.3),
+    ],
     ids=str,
 )
 def test_permuted_clients_give_permuted_models(method, case):
-    """Among many clients k-means has several optima; the order must not choose."""
+    """Among many clients k-means has several optima; the order must not choose, nor
+    settle which part of a cluster is the larger.
+    """
     rng = np.random.default_rng(case)
     clients = 12
     perm = rng.permutation(clients)

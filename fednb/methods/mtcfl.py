@@ -57,7 +57,8 @@ class MTCFL:
     Only sampled members count; see above for the others.
     """
 
-    revision: ClassVar[int] = 2  # 2: only the sampled members train and decide
+    # 2: only the sampled members train and decide; 3: numbers settle no tie
+    revision: ClassVar[int] = 3
 
     sampled: int | float = 1.0
     gamma_max: float = 0.7071  # √½: a split needs cosines across of at most 0
@@ -82,7 +83,7 @@ class MTCFL:
     def step(self, state: State, fed, t: int) -> State:
         """Run one round."""
         clients = fed.sample(self.sampled)
-        new = place(state, fed, clients)
+        new = place_late(state, fed, clients)
         before = new.theta[new.labels[clients]]
         trained = fed.train(before, clients).theta  # θ_i <- SGD(θ_c, D_i)
         delta = (trained - before)[:, : fed.layout.P]  # ΔW_i = θ_i − θ_c
@@ -94,14 +95,15 @@ class MTCFL:
                     continue
                 part = cut(delta[inside], "single", self.gamma_max)
                 if part.any():  # C <- C without c, with c1 and c2
-                    new = split(new, c, clients[inside], part)
+                    leaves = part == smaller_part(part, delta[inside])
+                    new = split_cluster(new, c, clients[inside], leaves)
 
         # θ_c <- Σ_i D_i / D_c θ_i
         theta = mean_by(trained, fed.n[clients], new.labels[clients], old=new.theta)
         return new._replace(theta=theta)
 
 
-def place(state: State, fed, clients: Tensor) -> State:
+def place_late(state: State, fed, clients: Tensor) -> State:
     """Let each late client choose a part: its cluster, or one that was split off it."""
     labels = state.labels.clone()
     for client in clients[state.late[clients]]:
@@ -114,17 +116,24 @@ def place(state: State, fed, clients: Tensor) -> State:
     return state._replace(labels=labels, late=late)
 
 
-def split(state: State, c: int, members: Tensor, part: Tensor) -> State:
-    """Make the smaller part of the sampled members (n,) of cluster ``c`` a new one.
+def smaller_part(part: Tensor, delta: Tensor) -> int:
+    """The part, 0 or 1, with fewer members; of equals, with the shorter updates.
+
+    Members' numbers must not matter, so they settle no tie.
+    """
+    sizes = [(int((part == p).sum()), float(delta[part == p].norm())) for p in (0, 1)]
+    return sizes.index(min(sizes))
+
+
+def split_cluster(state: State, c: int, members: Tensor, leaves: Tensor) -> State:
+    """Make those of the sampled members (n,) of cluster ``c`` that leave a new one.
 
     Absent members stay in ``c``, and are late.
     """
-    smaller = 1 if 2 * int(part.sum()) <= len(part) else 0
-    leaving = members[part == smaller]
     absent = (state.labels == c).index_fill(0, members, False)
     return State(
         theta=torch.cat([state.theta, state.theta[c : c + 1]]),
-        labels=state.labels.index_fill(0, leaving, len(state.theta)),
+        labels=state.labels.index_fill(0, members[leaves], len(state.theta)),
         parent=torch.cat([state.parent, state.parent.new_tensor([c])]),
         late=state.late | absent,
     )
