@@ -150,14 +150,19 @@ def migrate_table(
 def note_pending(pairs: dict[str, Pairs], results: Path) -> int:
     """Write which old records stand in for tasks that are still to be run."""
     for paper in dict.fromkeys(name.partition("/")[0] for name in pairs):
-        notes = store.read_pending(results / paper)
+        before = store.read_pending(results / paper)
+        notes: dict[str, dict[str, str]] = {}
         for name, table in pairs.items():
             if name.partition("/")[0] != paper:
                 continue
             have = {record["key"] for record in store.read(results / f"{name}.json")}
             for key, (was, now) in table.items():
-                if digest(now) not in have and key in have:
+                if digest(now) in have:
+                    continue
+                if key in have:
                     notes[digest(now)] = {"stands_in": key, "why": difference(was, now)}
+                elif key in before:  # it was pending already when OLD was made
+                    notes[digest(now)] = before[key]
         store.write_pending(results / paper, notes)
         print(f"{paper}: {len(notes)} runs are pending")
     return 0

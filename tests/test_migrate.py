@@ -79,6 +79,9 @@ def test_what_is_to_be_run_again_is_noted(tmp_path):
         digest(was),
         digest(same),
     }
+    newer = spec("MTCFL@3()")
+    migrate.note_pending({"p/t": {digest(now): (now, newer)}}, tmp_path)
+    assert store.read_pending(tmp_path / "p") == {digest(newer): notes[digest(now)]}
     store.write_pending(tmp_path / "p", {})
     assert not (tmp_path / "p" / "pending.json").exists()
 
