@@ -68,6 +68,7 @@ ALLOWED = {
     "plots": {"history"},
     "explain": {"params", "plots", "training"},
     "checks": set(),
+    "claims": set(),
     "show": set(),
     "widgets": set(),
     "__init__": set(),
