@@ -1,5 +1,6 @@
 """WeCFL's methods, theory and tasks: identities, tiny cases by hand, and the paper's inequalities."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -660,12 +661,30 @@ def test_copies_of_one_client_have_clusterability_zero():
 @pytest.mark.parametrize("table", wecfl.TABLES)
 def test_tasks_are_well_formed(profile, table):
     tasks = wecfl.TABLES[table](profile)
+    if table.startswith("scale_") and profile == "laptop":
+        assert not tasks
+        return
     cells = {(task.key, *task.tags.values()) for task in tasks}
     assert len(cells) == len(tasks) and {task.profile for task in tasks} == {profile}
-    assert (
-        len({task.seed for task in tasks})
-        >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
-    )
+    if not table.startswith("scale_"):
+        seeds = {task.seed for task in tasks}
+        assert len(seeds) >= {"smoke": 1, "laptop": 3, "paper": 5}[profile]
+
+
+def test_runs_at_the_papers_own_scale_are_its_table_with_more_kept():
+    whole = {
+        (task.seed, task.tags["row"], task.tags["K"]): task
+        for task in wecfl.TABLES["table2_class"]("paper")
+        if task.dataset == "cifar10"
+    }
+    few = wecfl.TABLES["scale_cifar10_class"]("paper")
+    assert [task.seed for task in few] == sorted(task.seed for task in few)
+    assert len(few) == 3 * 10
+    for task in few:
+        twin = whole[task.seed, task.tags["row"], task.tags["K"]]
+        assert task.train_rows == 50_000 and "labels" in task.curves
+        same = {"every": twin.every, "curves": twin.curves, "train_rows": None}
+        assert replace(task, **same).key == twin.key
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():
