@@ -29,6 +29,7 @@ from fednb.methods import (
 from fednb.methods.fedgwc import gaussian_rewards
 from fednb.methods.subfederation import Subfederation, follow, pack, unpack
 from fednb.metrics import adjusted_rand
+from fednb.papers import fedgwc_theory
 from fednb.training import Local
 
 from .conftest import NETWORKS, blobs, federation, ragged
@@ -648,11 +649,21 @@ def test_a_vain_attempt():
             FedGWC(sampled=1.0, eps=10.0, patience=1, n_max=1, reset=reset), fed, 2
         )
         assert len(state.mse) == 1 and not state.clusters.any()
+        assert (float(state.mse) == 1) == reset and (int(state.calm) == 0) == reset
         assert (
-            (float(state.mse) == 1) == reset
-            and (int(state.calm) == 0) == reset
-            and bool(state.visits.any()) != reset
-        )
+            state.visits == 2
+        ).all()  # two rounds, all sampled: nothing is forgotten
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_vain_attempt_saw_is_not_lost(seed):
+    """The first attempts come too early; later ones need all that was seen before."""
+    truth = np.repeat([0, 1], 15)
+    rule = FedGWC(sampled=6, eps=2e-3)
+    past = fedgwc_theory.play(rule, 0.5 * truth, 6, 600, again=True, seed=seed)
+    early = fedgwc_theory.play(rule, 0.5 * truth, 6, 600, seed=seed)
+    assert early.first and not early.labels.any()
+    assert adjusted_rand(truth, past.labels) > 0.7
 
 
 def test_options_of_the_split():

@@ -11,7 +11,7 @@ learning*, ICML 2025 (Algorithms 1 and 2).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +44,9 @@ class FedGWC:
     nothing; a fraction of each cluster is sampled, so splits hardly cost client updates; tiny clusters are refused.
     """
 
+    # 2: a vain attempt keeps the visits
+    revision: ClassVar[int] = 2
+
     aggregator: Any = (
         FedAvg()
     )  # any method with one model, or one per client; its own ``sampled`` stays unused
@@ -66,8 +69,9 @@ class FedGWC:
     whole_matrix: bool = False  # MSE over all pairs of the cluster; False: over those sampled in this round
     ema: bool = True  # MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|; False: MSE ← new
     patience: int | None = None  # rounds in a row below ε; None: round(|C| / |𝒫_t|)
-    reset: bool = True  # after a vain attempt start again: MSE = 1, no visits
-    fill: bool = True  # pairs not sampled together since the last attempt count as the mean of their row; False: as P
+    reset: bool = True  # after a vain attempt wait again: MSE = 1
+    # pairs never sampled together since the last split take their row's mean
+    fill: bool = True
     columns: bool = False  # v_k is column k of P; False: row k
     rescale: bool = True  # P to [0, 1] before Eq. 4
     room: bool = False  # no more than |C| / |𝒫_t| clusters
@@ -164,6 +168,7 @@ class FedGWC:
                 )  # l. 16: Algorithm 2
                 if self.reset or y.any():  # l. 19
                     mse, calm = torch.ones_like(mse), torch.zeros_like(calm)
+                if y.any():  # P of a vain attempt stays the mean of all its visits
                     visits = visits.index_put(
                         (members[:, None], members), visits.new_zeros(())
                     )

@@ -25,7 +25,7 @@ within the rounds that we can afford; the others were not tuned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -400,7 +400,8 @@ def rivals(scale: Scale) -> Iterator[tuple[int, str, str, Any, dict[str, Any]]]:
 
 
 def _fields(method: FedGWC) -> dict[str, Any]:
-    return {name: getattr(method, name) for name in method.__dataclass_fields__}
+    """The fields of a method by name, for a control that has the same ones."""
+    return {field.name: getattr(method, field.name) for field in fields(method)}
 
 
 def cifar100(profile: str) -> list[Task]:

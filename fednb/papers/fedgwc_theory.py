@@ -77,36 +77,45 @@ def play(
     steps: int = 7,
     stop: bool = True,
     force: bool = False,
+    again: bool = False,
     seed: int = 0,
 ) -> Play:
-    """Feed a rule with stationary losses l_k + N(0, noise²) of sampled clients: the server without the training.
+    """Feed a rule with drawn losses l_k + N(0, noise²): the server without the training.
 
-    Clients k = 0 ... K - 1 have mean losses ``losses`` (K,). With ``stop`` it ends with the first attempt; with
-    ``force`` the attempt is made after the last round, whatever the MSE says.
+    Clients k = 0 ... K - 1 have mean losses ``losses`` (K,), the same in all rounds.
+    With ``stop`` it ends with the first attempt. With ``force`` there is one attempt,
+    after the last round, whatever the MSE says. With ``again`` the rule goes on after
+    a vain attempt, as FedGWC does, until it splits; then ``first`` is the round of the
+    split, and 0 if there was none.
     """
-    rng, mean = np.random.default_rng(seed), np.asarray(losses, dtype=np.float32)
-    K, everyone = len(mean), torch.arange(len(mean))
+    rng = np.random.default_rng(seed)
+    mean = np.asarray(losses, dtype=np.float32)
+    K = len(mean)
+    everyone = torch.arange(K)
+    nothing = torch.zeros(K, dtype=torch.int64)
     P = torch.full((K, K), rule.initial / K**2)
-    seen, curve, made = (
-        (P, 0 * P, torch.ones(()), torch.zeros((), dtype=torch.int64)),
-        [],
-        None,
-    )
+    calm = torch.zeros((), dtype=torch.int64)
+    seen = (P, torch.zeros_like(P), torch.ones(()), calm)
+    curve: list[float] = []
+    made = None
     for t in range(1, rounds + 1):
         S = np.sort(rng.choice(K, sampled, replace=False))
-        drawn = mean[S, None] + rng.normal(0, noise, (sampled, steps)).astype(
-            np.float32
-        )
-        seen = rule.observe(
-            seen, torch.as_tensor(S), torch.as_tensor(drawn), torch.ones(sampled), K
-        )
-        curve.append(float(seen[2]))
-        if made is None and (t == rounds if force else rule.due(seen[3], sampled, K)):
-            found = rule.split(rule.block(*seen[:2], everyone), sampled, seed)
-            made = Play(*seen[:2], curve, t, found)
+        drawn = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
+        drawn = torch.as_tensor(mean[S, None] + drawn)
+        seen = rule.observe(seen, torch.as_tensor(S), drawn, torch.ones(sampled), K)
+        P, visits, mse, calm = seen
+        curve.append(float(mse))
+        due = t == rounds if force else rule.due(calm, sampled, K)
+        if made is None and due:
+            found = rule.split(rule.block(P, visits, everyone), sampled, seed)
+            if again and not found.any():
+                if rule.reset:
+                    seen = (P, visits, torch.ones_like(mse), torch.zeros_like(calm))
+                continue
+            made = Play(P, visits, curve, t, found)
             if stop:
                 break
-    return made or Play(*seen[:2], curve, 0, torch.zeros(K, dtype=torch.int64))
+    return made or Play(P, visits, curve, 0, nothing)
 
 
 def mse_floor(
