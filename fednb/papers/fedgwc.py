@@ -107,9 +107,11 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True)
 class Watch:
-    """FedAvg, watched by rules: until its first split FedGWC is FedAvg, so one run tells when and how each would split.
+    """FedAvg, watched by rules: until its first split FedGWC is FedAvg, so one run tells
+    when and how each rule would split.
 
-    Each rule makes its first attempt and then only goes on to observe.
+    Each rule makes its first attempt and then only goes on to observe. Clients are
+    sampled uniformly, whatever ``priority`` a rule has.
     """
 
     rules: tuple[tuple[str, FedGWC], ...]
@@ -592,18 +594,18 @@ def beta(profile: str) -> list[Task]:
 
 def rules(scale: Scale) -> dict[str, FedGWC]:
     """The rule as we correct it, printed and released, each step between them, and the other β."""
-    P, printed = scale.some, FedGWC.as_printed(sampled=scale.some, beta=0.5)
-    own, code = gwc(scale), released(scale)
+    printed = FedGWC.as_printed(sampled=scale.some, beta=0.5)
+    uniform = replace(printed, eps=scale.eps, priority=False)  # as Watch samples
+    own = gwc(scale)
+    code = released(scale)
     between = {
         "as printed, ε = 1e-5": printed,
         "as printed, whole matrix, ε = 1e-5": replace(printed, whole_matrix=True),
         "as printed": replace(printed, eps=scale.eps),
         "as printed, whole matrix": replace(printed, eps=scale.eps, whole_matrix=True),
-        "+ normalised rewards": (
-            step := replace(printed, eps=scale.eps, normalise=True)
-        ),
+        "+ normalised rewards": (step := replace(uniform, normalise=True)),
         "+ smoothed MSE": (step := replace(step, ema=True)),
-        "+ patience": (step := replace(step, patience=None)),
+        "+ patience": (step := replace(step, patience=None, retry="reset")),
         "+ α = P / K": (step := replace(step, alpha="share", weighted=True)),
         "+ P rescaled": (step := replace(step, rescale=True)),
         "+ columns of P": (step := replace(step, columns=True)),
@@ -616,9 +618,11 @@ def rules(scale: Scale) -> dict[str, FedGWC]:
         "corrected, patient ε": replace(own, eps=scale.patient),
         "corrected, columns of P": replace(own, columns=True),
         "corrected, unseen pairs as they are": replace(own, fill=False),
-        "corrected, constant α": replace(own, alpha=P / scale.clients),
+        "corrected, constant α": replace(own, alpha=scale.some / scale.clients),
         "corrected, not rescaled": replace(own, rescale=False),
         "corrected, scored on the embedding": replace(own, score_on="embedding"),
+        "corrected, k-means": replace(own, assign="kmeans"),
+        "corrected, no test against chance": replace(own, chance=1.0),
     }
     other = {
         f"corrected, β = {b:g}": replace(own, beta=b) for b in BETAS if b != own.beta
