@@ -20,7 +20,7 @@ from . import checks
 SEED = checks.integer(0, 2**32 - 1)  # what scikit-learn takes
 LARGEST = 1e150  # squares of larger numbers overflow float64
 BINS = checks.optional(checks.integer(2))
-ASSIGN = checks.choice("kmeans", "cluster_qr")
+ASSIGN = checks.choice("kmeans", "ng", "cluster_qr")
 SCORE_ON = checks.choice("affinity", "embedding")
 CLUSTERER = checks.choice("kmeans", "affinity", "meanshift", "hdbscan")
 
@@ -159,8 +159,9 @@ def best_spectral(
     ``bound``, nothing is cut and all labels are 0. A client's features for that score
     are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the
     first n non-trivial eigenvectors (as released). Eigenvectors become clusters by
-    ``"kmeans"`` or by ``"cluster_qr"``, a pivoted QR without randomness. Cuts with a
-    cluster of fewer than ``smallest`` clients do not count.
+    ``"kmeans"``; by ``"ng"``, k-means of rows of unit length (Ng, Jordan, Weiss 2001);
+    or by ``"cluster_qr"``, a pivoted QR without randomness. Cuts with a cluster of
+    fewer than ``smallest`` clients do not count.
     """
     checks.argument("best_spectral", "n_max", n_max, checks.integer(0))
     checks.argument("best_spectral", "seed", seed, SEED)
@@ -473,20 +474,23 @@ def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
 
 
 def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
-    """Davies-Bouldin score.
+    """Davies-Bouldin score (FedGWC, Eq. 42); infinite if two centroids coincide.
 
-    Infinite for clusters whose centroids coincide, which scikit-learn takes for
-    perfect.
+    scikit-learn takes coinciding centroids for perfect clusters, and is slow for few
+    rows.
     """
-    from scipy.spatial.distance import pdist
-    from sklearn.metrics import davies_bouldin_score
-
-    centres = np.stack([x[labels == c].mean(0) for c in range(labels.max() + 1)])
-    return (
-        float(davies_bouldin_score(x, labels))
-        if pdist(centres).min() > 1e-8
-        else math.inf
-    )
+    clusters = [x[labels == c] for c in range(labels.max() + 1)]
+    centres = np.stack([own.mean(0) for own in clusters])
+    radii = [
+        np.linalg.norm(own - centre, axis=1).mean()
+        for own, centre in zip(clusters, centres, strict=True)
+    ]
+    spread = np.array(radii)
+    distance = np.linalg.norm(centres[:, None] - centres, axis=2)
+    np.fill_diagonal(distance, math.inf)
+    if distance.min() <= 1e-8:
+        return math.inf
+    return float(((spread[:, None] + spread) / distance).max(1).mean())
 
 
 def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
@@ -500,6 +504,9 @@ def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
         return np.abs(maps @ polar(maps[pivots].T)[0]).argmax(
             1
         )  # turned so that each has an axis to itself
+    if assign == "ng":
+        length = np.linalg.norm(maps, axis=1, keepdims=True)
+        maps = maps / np.where(length > 0, length, 1)
     return weighted_kmeans(maps, np.ones(len(maps)), n, seed).numpy()
 
 

@@ -26,9 +26,10 @@ from fednb.methods import (
     PerFedAvg,
     PFedMe,
 )
-from fednb.methods.fedgwc import gaussian_rewards
+from fednb.methods.fedgwc import gaussian_rewards, groupless
 from fednb.methods.subfederation import Subfederation, follow, pack, unpack
 from fednb.metrics import adjusted_rand
+from fednb.papers import fedgwc_theory
 from fednb.training import Local
 
 from .conftest import NETWORKS, blobs, federation, ragged
@@ -206,7 +207,7 @@ def blocks(sizes, inside=0.9, across=0.1, noise=0.02, seed=0):
     return W, truth
 
 
-@pytest.mark.parametrize("assign", ["kmeans", "cluster_qr"])
+@pytest.mark.parametrize("assign", ["kmeans", "ng", "cluster_qr"])
 @pytest.mark.parametrize("score_on", ["affinity", "embedding"])
 @pytest.mark.parametrize("sizes", [(9, 6), (8, 7, 5), (4, 6, 9, 7)])
 def test_spectral_finds_blocks_and_their_number(assign, score_on, sizes):
@@ -250,6 +251,22 @@ def test_spectral_agrees_with_scikit_learn(assign):
         ours = clustering._assign(maps, 3, seed=0, assign=assign)
         assert clustering.relabel(ours).tolist() == clustering.relabel(theirs).tolist()
         assert np.ptp(maps[:, 0]) < 1e-9  # the trivial eigenvector
+
+
+def test_ng_clusters_the_directions_of_the_rows():
+    """Ng, Jordan, Weiss 2001: eigenvectors of D^-½ W D^-½, rows of unit length."""
+    W, truth = blocks((7, 8, 6), inside=0.6, across=0.3, noise=0.1)
+    W = W.clip(0.01)
+    A = W - np.diag(W.diagonal())
+    d = A.sum(1) ** -0.5
+    X = np.linalg.eigh(d[:, None] * A * d)[1][:, -3:]
+    Y = X / np.linalg.norm(X, axis=1, keepdims=True)
+    want = clustering.weighted_kmeans(Y, np.ones(21), 3, seed=0)
+    maps = clustering._eigenmaps(W, 3)
+    found = clustering._assign(maps, 3, seed=0, assign="ng")
+    assert found.tolist() == want.tolist() == clustering.relabel(truth).tolist()
+    zero = np.vstack([maps, np.zeros((1, 3))])  # a client without any tie
+    assert len(clustering._assign(zero, 3, seed=0, assign="ng")) == 22
 
 
 def test_no_split_without_structure():
@@ -361,7 +378,8 @@ def test_single_linkage_may_cut_off_one_client_where_complete_does_not():
 
 def test_a_subfederation_is_a_federation_of_its_clients():
     fed, twin = federation(dtype=torch.float64), federation(dtype=torch.float64)
-    small = Subfederation(fed, torch.tensor([1, 3]), 1.0)
+    members = torch.tensor([1, 3])
+    small = Subfederation(fed, members, members)
     assert (
         small.K == 2
         and small.n.tolist() == [14, 20]
@@ -380,7 +398,9 @@ def test_a_subfederation_is_a_federation_of_its_clients():
 
 def test_a_subfederation_remembers_the_losses_of_the_sampled():
     fed = federation(sizes=(10,) * 6)
-    small, theta = Subfederation(fed, torch.tensor([0, 2, 4, 5]), 2), fed.start()[0]
+    members = torch.tensor([0, 2, 4, 5])
+    small = Subfederation(fed, members, members[[1, 3]])
+    theta = fed.start()[0]
     first, second = (
         small.train(theta, small.sample()),
         small.train(theta, torch.arange(4)),
@@ -397,9 +417,26 @@ def test_a_subfederation_remembers_the_losses_of_the_sampled():
     ("size", "want"), [(4, 4), (99, 10), (0.1, 3), (0.5, 5), (1.0, 10)]
 )
 def test_at_least_three_of_a_fraction_are_sampled(size, want):
-    members = torch.arange(2, 12)
-    drawn = Subfederation(federation(sizes=(5,) * 14), members, size, least=3).sampled
-    assert len(drawn) == want and set(drawn.tolist()) <= set(members.tolist())
+    members, visits = torch.arange(2, 12), torch.zeros(14, 14)
+    for priority in (False, True):
+        fed = federation(sizes=(5,) * 14)
+        drawn = FedGWC(sampled=size, priority=priority).sample(fed, members, visits)
+        assert len(drawn) == want and set(drawn.tolist()) <= set(members.tolist())
+        assert drawn.tolist() == sorted(drawn.tolist())
+
+
+def test_priority_for_those_who_were_sampled_least():
+    """Section 4.1: who was sampled least comes first, ties are drawn by lot."""
+    fed = federation(sizes=(5,) * 9)
+    members = torch.tensor([1, 2, 4, 6, 8])
+    visits = torch.diag(torch.tensor([0.0, 3, 1, 0, 2, 0, 1, 0, 1]))
+    rule = FedGWC(sampled=2, priority=True)
+    drawn = {tuple(rule.sample(fed, members, visits).tolist()) for _ in range(40)}
+    assert drawn == {(2, 6), (2, 8), (6, 8)}
+    state = rule.init(fed)
+    for t in range(9):  # nine clients, two of them a round: after nine rounds all twice
+        state = rule.step(state, fed, t)
+    assert state.visits.diagonal().tolist() == [2] * 9
 
 
 def test_a_state_follows_its_clients():
@@ -469,7 +506,7 @@ def observed(method, K, sampled, rounds, noise=0.3, seed=0):
         seen = method.observe(
             seen, S, torch.from_numpy(losses), torch.full((sampled,), 500), K
         )
-        if seen[3] >= (method.patience or round(K / sampled)):
+        if method.due(seen.calm, sampled, K):
             return t + 1
     return None
 
@@ -548,7 +585,7 @@ TRUTH = [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0]
 def test_fedgwc_splits_two_obvious_groups_rightly(seed):
     fed, method = (
         groups(TRUTH, noisy=True, seed=seed),
-        FedGWC(sampled=4, eps=1e-4, reset=False),
+        FedGWC(sampled=4, eps=1e-4),
     )
     state = method.init(fed)
     for t in range(120):
@@ -580,7 +617,7 @@ def test_fedgwc_splits_two_obvious_groups_rightly(seed):
 def test_fedgwc_splits_over_every_aggregation(aggregator):
     """The trigger fires soon: what matters here is that states go with their clients, and that the run goes on."""
     fed = groups(TRUTH, noisy=True, samples=12, local=Local(lr=0.02, batch_size=8))
-    method = FedGWC(aggregator, sampled=9, eps=1.0, alpha=0.1, patience=8)
+    method = FedGWC(aggregator, sampled=9, eps=1.0, alpha=0.1, patience=8, chance=1.0)
     state = method.init(fed)
     for t in range(40):
         before, state = state, method.step(state, fed, t)
@@ -629,30 +666,48 @@ def test_what_a_split_does_to_the_number_of_updates(sampled, one, two):
 @pytest.mark.parametrize(("patience", "attempt"), [(None, 3), (1, 1), (5, 5)])
 def test_patience(patience, attempt):
     """Without a number it takes as many calm rounds as it takes to sample everyone, here 12 / 4."""
-    fed, method = (
-        groups(TRUTH, noisy=True),
-        FedGWC(sampled=4, eps=10.0, patience=patience, n_max=1),
-    )
-    state = method.init(fed)
+    rule = FedGWC(sampled=4, eps=10.0, patience=patience, n_max=1, retry="reset")
+    fed = groups(TRUTH, noisy=True)
+    state = rule.init(fed)
     for t in range(attempt):
         assert int(state.calm) == t
-        state = method.step(state, fed, t)
+        state = rule.step(state, fed, t)
     assert int(state.calm) == 0 and float(state.mse) == 1
 
 
-def test_a_vain_attempt():
-    """Equal clients are not split; then the wait starts again, unless it should not."""
+def test_when_the_next_attempt_is_due():
+    calm = torch.arange(50)
+    due = {
+        retry: [int(c) for c in calm if FedGWC(retry=retry).due(c, 4, 12)]
+        for retry in ("double", "always", "reset")
+    }
+    assert due["double"] == [3, 6, 12, 24, 48]
+    assert due["always"] == due["reset"] == list(range(3, 50))
+    once = FedGWC(patience=1)
+    assert [int(c) for c in calm if once.due(c, 4, 12)] == [1, 2, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("retry", ["double", "reset", "always"])
+def test_a_vain_attempt(retry):
+    """Equal clients are not split; what was seen of them is kept."""
     fed = federation(sizes=(10,) * 6)
-    for reset in (True, False):
-        state = go(
-            FedGWC(sampled=1.0, eps=10.0, patience=1, n_max=1, reset=reset), fed, 2
-        )
-        assert len(state.mse) == 1 and not state.clusters.any()
-        assert (
-            (float(state.mse) == 1) == reset
-            and (int(state.calm) == 0) == reset
-            and bool(state.visits.any()) != reset
-        )
+    rule = FedGWC(sampled=1.0, eps=10.0, patience=1, n_max=1, retry=retry)
+    state = go(rule, fed, 2)
+    assert len(state.mse) == 1 and not state.clusters.any()
+    assert (state.visits == 2).all()
+    assert int(state.calm) == (0 if retry == "reset" else 2)
+    assert (float(state.mse) == 1) == (retry == "reset")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_vain_attempt_saw_is_not_lost(seed):
+    """The first attempts come too early; later ones need all that was seen before."""
+    truth = np.repeat([0, 1], 15)
+    rule = FedGWC(sampled=6, eps=2e-3)
+    past = fedgwc_theory.play(rule, 0.5 * truth, 6, 720, again=True, seed=seed)
+    early = fedgwc_theory.play(rule, 0.5 * truth, 6, 720, seed=seed)
+    assert early.first and not early.labels.any()
+    assert adjusted_rand(truth, past.labels) > 0.7
 
 
 def test_options_of_the_split():
@@ -674,6 +729,42 @@ def test_options_of_the_split():
     assert not FedGWC().split(torch.zeros(6, 6), 3, 0).any()
 
 
+def test_a_cloud_without_groups_has_the_spread_of_the_matrix():
+    rng = np.random.default_rng(0)
+    client = 0.3 * rng.standard_normal((40, 1))
+    P = torch.as_tensor(0.5 + client + 0.1 * rng.standard_normal((40, 40)))
+    drawn = groupless(P, rng)
+    for x in (P, drawn):
+        assert float(x.mean(1).std()) == pytest.approx(0.3, rel=0.3)
+        assert float((x - x.mean(1, keepdim=True)).std()) == pytest.approx(0.1, rel=0.1)
+    assert drawn.dtype == P.dtype and not torch.equal(drawn, groupless(P, rng))
+    rows = torch.arange(5.0)[:, None].expand(5, 5)  # no spread within rows
+    assert float((groupless(rows, rng).std(1)).max()) < 1e-6
+
+
+def test_a_split_must_beat_chance():
+    """All clients sampled: rows of P are single numbers, and any cut of them looks good."""
+    found = {1.0: 0, 0.01: 0}
+    for chance in found:
+        for seed in range(10):
+            rule = FedGWC(eps=2e-3, chance=chance)
+            past = fedgwc_theory.play(rule, np.zeros(10), 10, 20, force=True, seed=seed)
+            found[chance] += int(past.labels.any())
+    assert found[1.0] >= 5 and found[0.01] == 0
+    far = np.repeat([0.0, 1.0], [7, 3])
+    past = fedgwc_theory.play(FedGWC(), far, 10, 20, force=True)
+    assert adjusted_rand(far, past.labels) == 1
+
+
+def test_the_table_of_null_splits():
+    table = fedgwc_theory.null_splits((6, 20), runs=4, rounds=40)
+    assert table.index.tolist() == [6, 20]
+    assert table["as printed"][6] == 4 and table["as released"][6] >= 2
+    assert not table["corrected"].any()
+    whole = fedgwc_theory.null_splits((8,), runs=4, rounds=80, whole=True)
+    assert whole["corrected before"][8] >= 2 and not whole["corrected"].any()
+
+
 def test_presets():
     assert FedGWC.corrected() == FedGWC() and FedGWC.as_printed(eps=1.0).eps == 1.0
     assert len({FedGWC(), FedGWC.as_printed(), FedGWC.as_released()}) == 3
@@ -684,8 +775,8 @@ def test_presets():
 
 
 def test_fedgwc_refuses_nonsense():
-    for alpha in (0.0, 1.5, "slow", 1):
-        with pytest.raises(ValueError, match="give mean, share"):
+    for alpha in (0.0, 1.5, "slow"):
+        with pytest.raises(ValueError, match="need 'mean' or 'share', or a finite"):
             FedGWC(alpha=alpha)
     with pytest.raises(ValueError, match="samples for its aggregator"):
         FedGWC(FedAvg(sampled=5), sampled=10)
@@ -693,7 +784,7 @@ def test_fedgwc_refuses_nonsense():
 
 
 def test_a_run_with_splits_resumes_bit_for_bit(tmp_path):
-    method = FedGWC(FedAvgM(), sampled=9, eps=1.0, alpha=0.1, patience=8)
+    method = FedGWC(FedAvgM(), sampled=9, eps=1.0, alpha=0.1, patience=8, chance=1.0)
     options = {"every": 100, "progress": False}
     whole = run(method, groups(TRUTH, noisy=True, samples=12), 14, **options).state
     run(

@@ -302,7 +302,10 @@ def test_the_large_federations_are_described():
     assert len({task.key for task in tasks}) == len(tasks) and {
         task.profile for task in tasks
     } == {"paper"}
-    assert {task.dataset for task in tasks} == {"femnist", "landmarks", "inaturalist"}
+    sets = {task.dataset for task in tasks}
+    assert sets == {"emnist_bymerge", "landmarks", "inaturalist"}
+    femnist = next(task for task in tasks if task.dataset == "emnist_bymerge")
+    assert "classes=47" in describe(femnist.model)  # as the paper counts them
     assert any(
         "clients=2714" in describe(task.partition) and task.method.eps == 1e-2
         for task in tasks[-8:-6]

@@ -1,125 +1,207 @@
-"""FedGWC: Licciardi, Leo, Fanì, Caputo, Ciccone, *Interaction-aware Gaussian weighting for clustered federated
-learning*, ICML 2025 (Algorithms 1 and 2).
+"""FedGWC: Licciardi, Leo, Fanì, Caputo, Ciccone, *Interaction-aware Gaussian weighting
+for clustered federated learning*, ICML 2025 (Algorithms 1 and 2).
 
 | paper | here |
 |---|---|
 | C^(n), P_(n), MSE_(n) | members, the block P[members, members], mse[n] |
-| 𝒫_t^(n), l_k^{t,s}, ω_k^t, FLAggregator | S, losses (n, S), omega (n,), aggregator |
+| 𝒫_t^(n), l_k^{t,s} | sampled, losses (n, S) |
+| ω_k^t, FLAggregator | rewards (n,), aggregator |
 | α_t, ε, K_min, 𝒦, β | alpha, eps, k_min, perception_affinity, beta |
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..clustering import best_spectral
+from .. import checks
+from ..clustering import Spectral, best_spectral
 from ..similarity import perception_affinity
+from .fairavg import FairAvg
 from .fedavg import FedAvg
+from .fedavgm import FedAvgM
+from .fedopt import FedOpt
+from .fedprox import FedProx
+from .local_only import LocalOnly
+from .per_fedavg import PerFedAvg
+from .pfedme import PFedMe
 from .subfederation import Subfederation, follow, pack, unpack
+
+# Methods with one model for all clients or one for each, whose state says nothing
+# else about single clients: it can be divided when a cluster is split.
+AGGREGATORS = (
+    FedAvg,
+    FairAvg,
+    FedAvgM,
+    FedOpt,
+    FedProx,
+    LocalOnly,
+    PFedMe,
+    PerFedAvg,
+)
+
+DRAWS = 199  # of clients without groups, in the test against chance
 
 
 class State(NamedTuple):
-    """The aggregator's state in each cluster, one after the other, and what the clients' losses told."""
+    """The aggregator's state in each cluster, and what the clients' losses told."""
 
     theta: Tensor  # (R, D) with FedAvg inside one row for each cluster
-    labels: Tensor  # (K,)
-    clusters: Tensor  # (K,) 0 ... C - 1; the same as labels, unless the aggregator serves personal models
+    labels: Tensor  # (K,) the row that serves each client
+    clusters: Tensor  # (K,) 0 ... C - 1; labels, unless each client has its own model
     rows: Tensor  # (C,) how many of the R rows each cluster has
     memory: tuple[Tensor, ...]  # what else the aggregator keeps, each (C, ...)
     P: Tensor  # (K, K) expected perception; blocks across clusters are out of use
-    visits: Tensor  # (K, K) how often a pair was sampled together
+    visits: Tensor  # (K, K) how often a pair was sampled together since the last split
     mse: Tensor  # (C,)
     calm: Tensor  # (C,) rounds in a row with mse < eps
 
 
+class Seen(NamedTuple):
+    """What the server has learned about a cluster from its clients' losses."""
+
+    P: Tensor  # (K, K)
+    visits: Tensor  # (K, K)
+    mse: Tensor  # ()
+    calm: Tensor  # ()
+
+
 @dataclass(frozen=True)
 class FedGWC:
-    """Reward clients whose losses are near their cluster's mean; split clusters whose members are perceived unlike.
+    """Reward clients whose losses are near their cluster's mean, and split clusters
+    whose members are perceived unlike.
 
-    A plain call is the corrected version: P is a mean, so it converges (Theorem 5.1); pairs never seen count for
-    nothing; a fraction of each cluster is sampled, so splits hardly cost client updates; tiny clusters are refused.
+    A plain call is the corrected version. P is a mean over all rounds since the last
+    split, so it converges (Theorem 5.1). Pairs that were never sampled together have no
+    influence. A fraction of each cluster is sampled, so splits hardly cost client
+    updates. Clusters of fewer than ``k_min`` clients are refused. A split must score
+    better than ``chance``: the paper's bound, a Davies-Bouldin score of 1, is met by
+    equal clients if there are few of them, or if many are sampled. After a vain attempt
+    the next one comes when P has been calm for twice as long: the more attempts, the
+    more often chance would win. Eigenvectors become clusters as in the authors' code,
+    by a pivoted QR that draws nothing.
+
+    The aggregator is a method with one model, or one per client: see ``AGGREGATORS``.
     """
 
-    aggregator: Any = (
-        FedAvg()
-    )  # any method with one model, or one per client; its own ``sampled`` stays unused
-    sampled: int | float = (
-        0.1  # |𝒫_t| in each cluster: a number, or a fraction but at least ``least``
-    )
-    least: int = 3  # Eq. 26
-    alpha: float | str = (
-        "mean"  # a constant; "share" |𝒫_t| / |C|; "mean" 1, 1/2, 1/3 ... at a pair's visits
-    )
+    # 2: a vain attempt keeps the visits, the next one waits twice as long, a split must
+    # beat chance, and eigenvectors become clusters by a pivoted QR
+    revision: ClassVar[int] = 2
+
+    aggregator: Any = FedAvg()  # its own ``sampled`` is not used
+    # |𝒫_t| in each cluster: a number, or a fraction but at least ``least`` (Eq. 26)
+    sampled: int | float = 0.1
+    least: int = 3
+    priority: bool = False  # sample those first who were sampled least (section 4.1)
+    # a constant; "share" |𝒫_t| / |C|; "mean" 1, 1/2, 1/3 ... at a pair's visits
+    alpha: float | str = "mean"
     eps: float = 1e-5
     beta: float = 0.5
     n_max: int = 5
     k_min: int = 3  # no split leaves a smaller cluster
+    chance: float = 0.01  # p-value that a split may have at most; 1: no test
     normalise: bool = True  # rewards ω / Σ ω; False: Eq. 3
-    weighted: bool = (
-        False  # mean and σ² of Eq. 1 by samples; False: 1 / n and 1 / (n - 1)
-    )
+    weighted: bool = False  # mean and σ² of Eq. 1 by samples; False: 1 / n, 1 / (n - 1)
     initial: float = 0.0  # K² P^0
-    whole_matrix: bool = False  # MSE over all pairs of the cluster; False: over those sampled in this round
+    # MSE over all pairs of the cluster; False: over those sampled in this round
+    whole_matrix: bool = False
     ema: bool = True  # MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|; False: MSE ← new
     patience: int | None = None  # rounds in a row below ε; None: round(|C| / |𝒫_t|)
-    reset: bool = True  # after a vain attempt start again: MSE = 1, no visits
-    fill: bool = True  # pairs not sampled together since the last attempt count as the mean of their row; False: as P
+    # after a vain attempt: "double" the patience each time; "reset" the MSE to 1 and
+    # wait again; "always" try again in each round below ε
+    retry: str = "double"
+    # pairs not sampled together since the last split take their row's mean; False: P
+    fill: bool = True
     columns: bool = False  # v_k is column k of P; False: row k
     rescale: bool = True  # P to [0, 1] before Eq. 4
     room: bool = False  # no more than |C| / |𝒫_t| clusters
-    score_on: str = (
-        "affinity"  # Davies-Bouldin of rows of W; or of the spectral "embedding"
-    )
-    assign: str = "kmeans"  # or "cluster_qr"
+    # Davies-Bouldin of the rows of W, "affinity", or of the spectral "embedding"
+    score_on: str = "affinity"
+    # eigenvectors become clusters by a pivoted QR, "cluster_qr", which draws nothing;
+    # by "kmeans"; or by "ng", k-means of rows of unit length
+    assign: str = "cluster_qr"
 
     def __post_init__(self) -> None:
-        if self.alpha not in ("mean", "share") and not (
-            isinstance(self.alpha, float) and 0 < self.alpha <= 1
-        ):
+        constant = checks.number(above=0, most=1)
+        checks.fields(
+            self,
+            aggregator=_aggregator,
+            sampled=checks.sampled,
+            least=checks.integer(1),
+            priority=checks.flag,
+            alpha=checks.either(checks.choice("mean", "share"), constant),
+            eps=checks.number(0),
+            beta=checks.number(above=0),
+            n_max=checks.integer(1),
+            k_min=checks.integer(1),
+            chance=checks.number(least=1 / (DRAWS + 1), most=1),
+            normalise=checks.flag,
+            weighted=checks.flag,
+            initial=checks.number(0),
+            whole_matrix=checks.flag,
+            ema=checks.flag,
+            patience=checks.optional(checks.integer(1)),
+            retry=checks.choice("double", "reset", "always"),
+            fill=checks.flag,
+            columns=checks.flag,
+            rescale=checks.flag,
+            room=checks.flag,
+            score_on=checks.choice("affinity", "embedding"),
+            assign=checks.choice("cluster_qr", "kmeans", "ng"),
+        )
+        if self.aggregator.sampled not in (1.0, self.sampled):
             raise ValueError(
-                f"FedGWC(alpha={self.alpha!r}): give mean, share, or a float in (0, 1]"
-            )
-        if getattr(self.aggregator, "sampled", 1.0) not in (1.0, self.sampled):
-            raise ValueError(
-                f"FedGWC samples for its aggregator: set FedGWC(sampled=...), not {self.aggregator!r}"
+                "FedGWC samples for its aggregator: "
+                f"set FedGWC(sampled=...), not {self.aggregator!r}"
             )
 
     @classmethod
     def as_printed(cls, **changes: Any) -> FedGWC:
-        """Algorithms 1 and 2 to the letter."""
+        """Algorithms 1 and 2 to the letter.
+
+        Section 4.1 samples uniformly, "with a dynamic adjustment process to prioritize
+        clients that are infrequently sampled". How is not said. Here those who were
+        sampled least since the last split come first, and ties are drawn.
+        """
         rule = dict(
-            alpha=0.1,
-            normalise=False,
-            ema=False,
-            patience=1,
-            rescale=False,
-            fill=False,
-            k_min=1,
+            priority=True,  # section 4.1
+            alpha=0.1,  # appendix F
+            normalise=False,  # Eq. 3
+            ema=False,  # section 4.2: the MSE between consecutive updates
+            patience=1,  # Algorithm 1, line 15
+            retry="always",  # line 15, too
+            rescale=False,  # Eq. 4
+            fill=False,  # P^0 = 0, line 4
+            k_min=1,  # Algorithm 2 has no least size
+            chance=1.0,  # Algorithm 2, line 8: only DB > 1 forbids a split
+            assign="ng",  # section 4.2: spectral clustering by Ng et al. 2001
         )
         return cls(**rule | changes)
 
     @classmethod
     def as_released(cls, **changes: Any) -> FedGWC:
-        """The authors' code, with its default β."""
+        """The authors' code, with its default β (its option ``--gamma``)."""
         code = dict(
-            sampled=10,
+            sampled=10,  # of each cluster
             alpha="share",
             beta=0.1,
             n_max=4,
-            k_min=1,
+            k_min=1,  # computed and printed, but not enforced
+            chance=1.0,
             weighted=True,
             initial=1.0,
+            retry="reset",
             columns=True,
+            fill=False,
+            room=True,
+            score_on="embedding",
         )
-        return cls(
-            **code
-            | dict(fill=False, room=True, score_on="embedding", assign="cluster_qr")
-            | changes
-        )
+        return cls(**code | changes)
 
     @classmethod
     def corrected(cls, **changes: Any) -> FedGWC:
@@ -128,113 +210,197 @@ class FedGWC:
 
     def init(self, fed) -> State:
         """Start with one cluster, P = 0 and MSE = 1 (Algorithm 1, lines 3 to 5)."""
-        state, everyone = (
-            self.aggregator.init(fed),
-            torch.arange(fed.K, device=fed.n.device),
-        )
-        P = state.theta.new_full((fed.K, fed.K), self.initial / fed.K**2)
+        model = self.aggregator.init(fed)
+        everyone = torch.arange(fed.K, device=fed.n.device)
+        P = model.theta.new_full((fed.K, fed.K), self.initial / fed.K**2)
         return State(
-            **pack([(everyone, state)]),
+            **pack([(everyone, model)]),
             P=P,
-            visits=0 * P,
+            visits=torch.zeros_like(P),
             mse=P.new_ones(1),
-            calm=everyone[:1],
+            calm=torch.zeros(1, dtype=torch.long, device=everyone.device),
         )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        P, visits, parts = state.P, state.visits, []
-        for n, (members, model) in enumerate(
-            unpack(state, self.aggregator)
-        ):  # l. 8: for n = 1 ... N_cl
-            group = Subfederation(
-                fed, members, self.sampled, self.least
-            )  # l. 9: server samples 𝒫_t^(n)
-            S, K = group.sampled, len(members)
-            model = self.aggregator.step(
-                model, group, t
-            )  # l. 10 and 12: local updates, aggregation
-            P, visits, mse, calm = self.observe(
-                (P, visits, state.mse[n], state.calm[n]), S, group.losses, fed.n[S], K
+        P = state.P
+        visits = state.visits
+        parts = []  # of each new cluster: members, aggregator's state, MSE, calm rounds
+        for n, (members, model) in enumerate(unpack(state, self.aggregator)):  # l. 8
+            sampled = self.sample(fed, members, visits)  # l. 9
+            cluster = Subfederation(fed, members, sampled)
+            model = self.aggregator.step(model, cluster, t)  # l. 10 and 12
+            seen = Seen(P, visits, state.mse[n], state.calm[n])
+            seen = self.observe(  # l. 11, 13 and 14
+                seen, sampled, cluster.losses, fed.n[sampled], len(members)
             )
-            y = torch.zeros_like(members)
-            if self.due(calm, len(S), K):  # l. 15: if MSE < ε
-                y = self.split(
-                    self.block(P, visits, members), len(S), fed.draw()
-                )  # l. 16: Algorithm 2
-                if self.reset or y.any():  # l. 19
-                    mse, calm = torch.ones_like(mse), torch.zeros_like(calm)
-                    visits = visits.index_put(
-                        (members[:, None], members), visits.new_zeros(())
-                    )
-            parts += [
-                (members[y == c], follow(model, y == c), mse, calm)
-                for c in range(int(y.max()) + 1)
-            ]  # l. 17, 18
-        mse, calm = (torch.stack([part[i] for part in parts]) for i in (2, 3))
-        return State(**pack(parts), P=P, visits=visits, mse=mse, calm=calm)  # l. 22
+            P, visits, mse, calm = seen
+            labels = torch.zeros_like(members)
+            if self.due(calm, len(sampled), len(members)):  # l. 15: if MSE < ε
+                block = self.block(P, visits, members)
+                labels = self.split(block, len(sampled), fed.draw())  # l. 16
+                if labels.any():
+                    pairs = (members[:, None], members)
+                    visits = visits.index_put(pairs, visits.new_zeros(()))
+                if labels.any() or self.retry == "reset":  # l. 19
+                    mse = torch.ones_like(mse)
+                    calm = torch.zeros_like(calm)
+            for c in range(int(labels.max()) + 1):  # l. 17 and 18
+                inside = labels == c
+                parts.append((members[inside], follow(model, inside), mse, calm))
+        return State(  # l. 22
+            **pack(parts),
+            P=P,
+            visits=visits,
+            mse=torch.stack([mse for _, _, mse, _ in parts]),
+            calm=torch.stack([calm for _, _, _, calm in parts]),
+        )
+
+    def sample(self, fed, members: Tensor, visits: Tensor) -> Tensor:  # (n,)
+        """Draw those of the members who train in this round."""
+        size = self.sampled
+        if isinstance(size, float):
+            size = max(math.ceil(size * len(members)), self.least)
+        if not self.priority:
+            return fed.sample(size, among=members)
+        # a ticket is less than 1, so it only decides among equals
+        place = visits.diagonal()[members] + fed.tickets()[members]
+        return members[place.argsort()[:size]].sort().values
 
     def observe(
-        self, seen: tuple[Tensor, ...], S: Tensor, losses: Tensor, n: Tensor, K: int
-    ) -> tuple[Tensor, ...]:
-        """Update (P, visits, mse, calm) by losses (|S|, steps) of clients S, of n samples each, in a cluster of K."""
+        self, seen: Seen, sampled: Tensor, losses: Tensor, n: Tensor, K: int
+    ) -> Seen:
+        """Learn from the losses (|𝒫|, S) of sampled clients in a cluster of K.
+
+        ``n`` (|𝒫|,) are their numbers of samples.
+        """
         P, visits, mse, calm = seen
-        omega = gaussian_rewards(losses, n if self.weighted else None)  # l. 11: Eq. 1
-        omega = omega / omega.sum() if self.normalise else omega
-        pairs, share = (S[:, None], S), len(S) / K
+        rewards = gaussian_rewards(losses, n if self.weighted else None)  # l. 11: Eq. 1
+        if self.normalise:
+            rewards = rewards / rewards.sum()
+        share = len(sampled) / K
+        pairs = (sampled[:, None], sampled)
         visits = visits.index_put(pairs, visits[pairs] + 1)
-        alpha = {"mean": 1 / visits[pairs], "share": share}.get(self.alpha, self.alpha)
-        change = alpha * (
-            omega[:, None] - P[pairs]
-        )  # l. 13: Eq. 3, P_kj ← (1 - α) P_kj + α ω_k
-        new = change.square().sum() / (K if self.whole_matrix else len(S)) ** 2  # l. 14
+        alpha = self.alpha
+        if alpha == "mean":
+            alpha = 1 / visits[pairs]
+        elif alpha == "share":
+            alpha = share
+        # l. 13: Eq. 3, P_kj ← (1 - α) P_kj + α ω_k
+        change = alpha * (rewards[:, None] - P[pairs])
+        P = P.index_put(pairs, P[pairs] + change)
+        size = K if self.whole_matrix else len(sampled)
+        new = change.square().sum() / size**2  # l. 14
         mse = (1 - share) * mse + share * new if self.ema else new
-        return (
-            P.index_put(pairs, P[pairs] + change),
-            visits,
-            mse,
-            torch.where(mse < self.eps, calm + 1, 0),
-        )
+        calm = torch.where(mse < self.eps, calm + 1, 0)
+        return Seen(P, visits, mse, calm)
 
     def due(self, calm: Tensor, sampled: int, K: int) -> bool:
         """Whether a cluster of K, calm for so many rounds, should be looked at."""
-        return bool(calm >= (self.patience or max(1, round(K / sampled))))
+        patience = self.patience
+        if patience is None:
+            patience = max(1, round(K / sampled))
+        if self.retry != "double":
+            return int(calm) >= patience
+        times, rest = divmod(int(calm), patience)
+        return rest == 0 and times.bit_count() == 1  # 1, 2, 4, 8, ... times
 
     def block(self, P: Tensor, visits: Tensor, members: Tensor) -> Tensor:
-        """What ``split`` gets of P (K, K) for some members; each has met itself, so no row is without a mean."""
-        P, seen = P[members][:, members], visits[members][:, members] > 0
-        mean = (P * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True).clamp_min(1)
-        return P.where(seen, mean) if self.fill else P
+        """The part of P (K, K) that concerns some members, as ``split`` wants it.
+
+        With ``fill``, pairs never sampled together take the mean of their row.
+        """
+        P = P[members][:, members]
+        if not self.fill:
+            return P
+        met = visits[members][:, members] > 0
+        mean = (P * met).sum(1, keepdim=True) / met.sum(1, keepdim=True).clamp_min(1)
+        return P.where(met, mean)
 
     def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
-        """Cluster by a block of P (K, K) as Algorithm 2 does; labels (K,) are all 0 if no split is good."""
-        V = P.T if self.columns else P
-        V = (
-            (V - V.min()) / (V.max() - V.min())
-            if self.rescale and V.max() > V.min()
-            else V
+        """Cluster by a block of P (K, K) as Algorithm 2 does: labels (K,).
+
+        All are 0 if no cut scores well enough, or if it might be chance.
+        """
+        rows = P.T if self.columns else P
+        best = self.cut(rows, sampled, seed)
+        if not best.labels.any() or self.might_be_chance(best, rows, sampled, seed):
+            return torch.zeros_like(best.labels)
+        return best.labels
+
+    def might_be_chance(
+        self, best: Spectral, rows: Tensor, sampled: int, seed: int
+    ) -> bool:
+        """Whether clients without groups score as low too often, by a Monte Carlo test.
+
+        Its p-value is (1 + draws that score as low) / (1 + draws). The draws use the
+        same random numbers in every attempt, so the outcome depends on P only.
+        """
+        if self.chance == 1:
+            return False
+        rng = np.random.default_rng(0)
+        as_low = 0
+        for _ in range(DRAWS):
+            drawn = self.cut(groupless(rows, rng), sampled, seed)
+            as_low += drawn.score <= best.score
+            if (1 + as_low) / (1 + DRAWS) > self.chance:
+                return True
+        return False
+
+    def cut(self, rows: Tensor, sampled: int, seed: int) -> Spectral:
+        """The best cut of clients whose perception vectors are ``rows`` (K, K)."""
+        spread = rows.max() - rows.min()
+        if self.rescale and spread > 0:
+            rows = (rows - rows.min()) / spread
+        W = perception_affinity(rows, self.beta)  # Algorithm 2, l. 3 and 4
+        n_max = self.n_max
+        if self.room:
+            n_max = min(n_max, len(rows) // sampled)
+        return best_spectral(  # l. 5 to 13
+            W, n_max, seed, self.assign, self.score_on, self.k_min
         )
-        W = perception_affinity(V, self.beta)  # Alg. 2, l. 3 and 4
-        n = min(self.n_max, len(P) // sampled) if self.room else self.n_max
-        return best_spectral(
-            W, n, seed, self.assign, self.score_on, self.k_min
-        ).labels  # Alg. 2, l. 5 to 13
 
 
 def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
-    """How near each client's losses are to the mean: ω (n,) in [0, 1] from losses (n, S) at S local steps (Eq. 1).
+    """How near each client's losses are to the mean, ω of Eq. 1: (n, S) -> (n,).
 
-    Where σ = 0 it is 1. nan is a step that a client did not do, and steps that one did alone do not count. With
-    ``weights`` (n,) mean and variance are weighted, as in the released code.
+    A reward lies in [0, 1], and is 1 where σ = 0. nan marks a step that a client did
+    not take; steps taken by a single client are ignored. With ``weights`` (n,) mean and
+    variance are weighted, as in the released code.
     """
     done = losses.isfinite() & (losses.isfinite().sum(0) >= min(2, len(losses)))
-    loss = (losses - losses.where(done, torch.inf).amin(0)).where(
-        done, 0
-    )  # equal losses are exactly 0 now
+    least = losses.where(done, torch.inf).amin(0)
+    loss = (losses - least).where(done, 0)  # equal losses are exactly 0 now
     w = done * (1 if weights is None else weights[:, None])
-    square = (
-        loss - (w * loss).sum(0) / w.sum(0).clamp_min(1)
-    ).square()  # (n, S): (l_k - m)²
-    variance = (w * square).sum(0) / (w.sum(0) - int(weights is None)).clamp_min(1)
+    mean = (w * loss).sum(0) / w.sum(0).clamp_min(1)  # m (S,)
+    square = (loss - mean).square()  # (l_k - m)² (n, S)
+    degrees = w.sum(0) - int(weights is None)
+    variance = (w * square).sum(0) / degrees.clamp_min(1)  # σ² (S,)
     r = (-square / (2 * variance)).exp().where(variance > 0, 1)
     return (r * done).sum(1) / done.sum(1).clamp_min(1)
+
+
+def groupless(P: Tensor, rng: np.random.Generator) -> Tensor:
+    """Draw a matrix like P (K, K), K >= 3, of clients who form one cloud.
+
+    Each row is a normal number of its client plus independent normal numbers, with the
+    variances that P has between and within its rows (its diagonal left out, as in
+    Eq. 4). This is the null hypothesis of SigClust (Liu, Hayes, Nobel, Marron 2008):
+    a single normal cloud. Nothing is assumed about losses, rounds or sampling.
+    """
+    K = len(P)
+    others = ~torch.eye(K, dtype=torch.bool, device=P.device)
+    mean = (P * others).sum(1) / (K - 1)  # (K,)
+    within = float((P - mean[:, None])[others].square().sum()) / (K * (K - 2))
+    between = max(0.0, float(mean.var()) - within / (K - 1))
+    drawn = rng.normal(0, math.sqrt(between), (K, 1))
+    drawn = drawn + rng.normal(0, math.sqrt(within), (K, K))
+    return torch.as_tensor(drawn, dtype=P.dtype, device=P.device)
+
+
+_names = ", ".join(kind.__name__ for kind in AGGREGATORS)
+_aggregator = checks.Rule(
+    lambda value: isinstance(value, AGGREGATORS),
+    "a method with one model for all clients or one for each, and no other memory of "
+    f"single clients: {_names}, or a subclass of these",
+)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from time import perf_counter
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..clustering import _assign, _davies_bouldin, _eigenmaps
-from ..methods.fedgwc import FedGWC, gaussian_rewards
+from ..methods.fedgwc import FedGWC, Seen, gaussian_rewards
 from ..similarity import perception_affinity
 
 
@@ -77,36 +78,89 @@ def play(
     steps: int = 7,
     stop: bool = True,
     force: bool = False,
+    again: bool = False,
     seed: int = 0,
 ) -> Play:
-    """Feed a rule with stationary losses l_k + N(0, noise²) of sampled clients: the server without the training.
+    """Feed a rule with drawn losses l_k + N(0, noise²): the server without the training.
 
-    Clients k = 0 ... K - 1 have mean losses ``losses`` (K,). With ``stop`` it ends with the first attempt; with
-    ``force`` the attempt is made after the last round, whatever the MSE says.
+    Clients k = 0 ... K - 1 have mean losses ``losses`` (K,), the same in all rounds.
+    With ``stop`` it ends with the first attempt. With ``force`` there is one attempt,
+    after the last round, whatever the MSE says. With ``again`` the rule goes on after
+    a vain attempt, as FedGWC does, until it splits; then ``first`` is the round of the
+    split, and 0 if there was none.
     """
-    rng, mean = np.random.default_rng(seed), np.asarray(losses, dtype=np.float32)
-    K, everyone = len(mean), torch.arange(len(mean))
+    rng = np.random.default_rng(seed)
+    mean = np.asarray(losses, dtype=np.float32)
+    K = len(mean)
+    everyone = torch.arange(K)
+    nothing = torch.zeros(K, dtype=torch.int64)
     P = torch.full((K, K), rule.initial / K**2)
-    seen, curve, made = (
-        (P, 0 * P, torch.ones(()), torch.zeros((), dtype=torch.int64)),
-        [],
-        None,
-    )
+    calm = torch.zeros((), dtype=torch.int64)
+    seen = Seen(P, torch.zeros_like(P), torch.ones(()), calm)
+    curve: list[float] = []
+    made = None
     for t in range(1, rounds + 1):
-        S = np.sort(rng.choice(K, sampled, replace=False))
-        drawn = mean[S, None] + rng.normal(0, noise, (sampled, steps)).astype(
-            np.float32
-        )
-        seen = rule.observe(
-            seen, torch.as_tensor(S), torch.as_tensor(drawn), torch.ones(sampled), K
-        )
-        curve.append(float(seen[2]))
-        if made is None and (t == rounds if force else rule.due(seen[3], sampled, K)):
-            found = rule.split(rule.block(*seen[:2], everyone), sampled, seed)
-            made = Play(*seen[:2], curve, t, found)
+        if rule.priority:
+            often = seen.visits.diagonal().numpy()
+            S = np.sort(np.argsort(often + rng.random(K))[:sampled])
+        else:
+            S = np.sort(rng.choice(K, sampled, replace=False))
+        drawn = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
+        drawn = torch.as_tensor(mean[S, None] + drawn)
+        seen = rule.observe(seen, torch.as_tensor(S), drawn, torch.ones(sampled), K)
+        P, visits, mse, calm = seen
+        curve.append(float(mse))
+        due = t == rounds if force else rule.due(calm, sampled, K)
+        if made is None and due:
+            found = rule.split(rule.block(P, visits, everyone), sampled, seed)
+            if again and not found.any():
+                if rule.retry == "reset":
+                    mse = torch.ones_like(mse)
+                    seen = Seen(P, visits, mse, torch.zeros_like(calm))
+                continue
+            made = Play(P, visits, curve, t, found)
             if stop:
                 break
-    return made or Play(*seen[:2], curve, 0, torch.zeros(K, dtype=torch.int64))
+    return made or Play(P, visits, curve, 0, nothing)
+
+
+def null_splits(
+    sizes: Sequence[int] = (6, 8, 10, 12, 16, 20, 24, 30),
+    *,
+    share: float = 0.2,
+    runs: int = 20,
+    rounds: int = 60,
+    whole: bool = False,
+    eps: float = 2e-3,
+):
+    """How often each version of the rule splits equal clients: a DataFrame.
+
+    One line for each number of clients K, one column for each version: in how many of
+    ``runs`` plays it splits clients whose losses follow one law. A share of the
+    clients, at least three, is sampled in a round. Each version looks once, after the
+    last round, or with ``whole`` whenever it would by itself; this takes minutes,
+    since the printed rule looks in every round. The version before revision 2 is
+    shown with visits that are kept.
+    """
+    import pandas as pd
+
+    before = FedGWC(eps=eps, chance=1.0, retry="reset", assign="kmeans")
+    versions = {
+        "as printed": FedGWC.as_printed(eps=eps),
+        "as released": FedGWC.as_released(eps=eps),
+        "corrected before": before,
+        "corrected": FedGWC(eps=eps),
+    }
+    way = {"again": True} if whole else {"force": True}
+    lines = {}
+    for K in sizes:
+        sampled = max(3, ceil(share * K))
+        lines[K] = {name: 0 for name in versions}
+        for name, rule in versions.items():
+            for seed in range(runs):
+                past = play(rule, np.zeros(K), sampled, rounds, seed=seed, **way)
+                lines[K][name] += int(past.labels.any())
+    return pd.DataFrame(lines).T.rename_axis("clients")
 
 
 def mse_floor(
@@ -131,7 +185,8 @@ def server_seconds(
     """
     rng, rule, times = np.random.default_rng(seed), FedGWC(sampled=sampled), []
     P = torch.as_tensor(rng.random((K, K)), dtype=torch.float32)
-    seen = P, torch.ones(K, K), torch.ones(()), torch.zeros((), dtype=torch.int64)
+    calm = torch.zeros((), dtype=torch.int64)
+    seen = Seen(P, torch.ones(K, K), torch.ones(()), calm)
     S, losses = torch.arange(sampled), torch.rand(sampled, 7)
     for _ in range(repeat):
         clock = [perf_counter()]
