@@ -142,15 +142,23 @@ class FedCVRBolt:
     def __post_init__(self) -> None:
         checks.fields(
             self,
+            sampled=checks.sampled,
+            warmup=checks.integer(0),
+            beta=checks.number(least=0, infinite=True),
             rate=checks.either(
                 checks.choice("restart", "round"), checks.number(least=0, most=1)
             ),
-            beta=checks.number(least=0, infinite=True),
-            initial=checks.number(least=0, most=1),
-            gamma=checks.number(above=0),
-            aggregation=checks.choice("coalition", "own"),
-            variance=checks.number(above=0),
             coalitions=COALITIONS,
+            gamma=checks.number(above=0),
+            representation=checks.choice("last", "layer", "dense", "all"),
+            most=checks.optional(checks.integer(1)),
+            initial=checks.number(least=0, most=1),
+            variance=checks.number(above=0),
+            centred=checks.flag,
+            innovation=checks.flag,
+            aggregation=checks.choice("coalition", "own"),
+            shuffled=checks.flag,
+            warmup_estimates=checks.flag,
         )
 
     @classmethod
@@ -193,6 +201,7 @@ class FedCVRBolt:
 
     def init(self, fed) -> State:
         """Line 1: θ_k(1) = θ_gl(1), C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
+        self.check_given_coalitions(fed.K)
         theta = fed.start()
         columns = self.choose_columns(fed.layout, fed.draw())
         seen = theta[:, columns].repeat(fed.K, 1)
@@ -273,6 +282,19 @@ class FedCVRBolt:
             c_alpha=c_alpha,
             c_diag=c_diag,
         )
+
+    def check_given_coalitions(self, K: int) -> None:
+        """Coalitions that are given must name all K clients, at most P groups."""
+        if isinstance(self.coalitions, str):
+            return
+        P = num_sampled(self.sampled, K)
+        groups = len(set(self.coalitions))
+        if len(self.coalitions) != K or groups > P:
+            raise ValueError(
+                f"FedCVRBolt(coalitions={self.coalitions!r}): {len(self.coalitions)} "
+                f"clients in {groups} coalitions, need one number for each of {K} "
+                f"clients and at most sampled={P} coalitions"
+            )
 
     def warm_up(self, state: State, fed, P: int) -> State:
         """A round of FedAvg, in which the server keeps what clients send."""

@@ -35,8 +35,7 @@ which the paper does not give, is 0.1.
 
 Differences from the released code that remain even in the paper profile: its CNN has
 3x3 convolutions with padding, ours has 5x5 without; its MNIST, CIFAR-10 and regression
-scripts run for 200 rounds, the paper for 100; it has one seed, and a fifth of each
-client's samples is put aside for tests class by class.
+scripts run for 200 rounds, the paper for 100; it has one seed.
 """
 
 from __future__ import annotations
