@@ -225,17 +225,17 @@ class FedCVRBolt:
         P = num_sampled(self.sampled, fed.K)
         warming_up = t < self.warmup
         if warming_up and not self.warmup_estimates:
-            return self.warm_up(state, fed, P)
+            return self.warm_up(state, fed, P)  # C.2: sample uniformly
 
         # 3, 5: cluster the clients by what they sent last
         coalitions = self.form(state.seen, P, fed.draw())
         if self.shuffled:
             coalitions = shuffle_members(fed, coalitions)
         if warming_up:
-            # C.2: sample uniformly
+            # C.2: sample uniformly, as ``fed.sample`` does
             key = -fed.tickets()
             clients = key.argsort(descending=True, stable=True)[:P].sort().values
-            best = representatives(key, coalitions, P)[0]
+            chosen, _ = representatives(key, coalitions, P)
         else:
             # 6: v_k, by Eq. 5 and 6
             value = total_reduction(state.c_alpha, state.c_diag)
@@ -243,18 +243,20 @@ class FedCVRBolt:
             pi = boltzmann(value, coalitions, self.beta)
             # 8: draw j_p ~ π_p from each coalition
             key = pi.log() + gumbel(fed)
-            best, clients = representatives(key, coalitions, P)
+            chosen, clients = representatives(key, coalitions, P)
 
         # 9-11: they receive θ_gl and train it
         trained = fed.train(state.theta[0], clients).theta
         seen = self.update_seen(state, clients, trained)
 
-        # 12-14: θ̄_k = ρ_kj θ_j, where j represents the coalition of k (Eq. 9)
-        j = best[coalitions]  # (K,)
-        rho = cosine_similarity(state.seen, state.seen[j])  # (K,) line 4
-        expected = (rho[:, None] * seen[j]).index_copy(0, best, seen[best])
-        # in the warm-up nobody may have been drawn from a coalition
-        heard = torch.isin(j, clients)  # (K,)
+        # 4: ρ_kj of each client k and the representative j of its coalition
+        representative = chosen[coalitions]  # (K,)
+        rho = cosine_similarity(state.seen, state.seen[representative])  # (K,)
+        # 12-14: θ̄_k = ρ_kj θ_j (Eq. 9), where ρ_jj is exactly 1
+        expected = rho[:, None] * seen[representative]
+        expected = expected.index_copy(0, chosen, seen[chosen])
+        # C.2: uniform sampling may miss a coalition, which learns nothing then
+        heard = torch.isin(representative, clients)  # (K,)
         expected = torch.where(heard[:, None], expected, state.expected)
 
         # 15-17: C^d = (1 - γ_t) C^d + γ_t (θ^d - θ̄^d) (θ^d - θ̄^d)ᵀ (Eq. 11)
