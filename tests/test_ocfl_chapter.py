@@ -270,6 +270,17 @@ def test_the_meter_says_what_was_done_once_and_arms_what_they_cost_alone(first):
         assert memory["meter.up"] == (0 if name == "LocalOnly" else 12 * row)
 
 
+def test_a_resumed_run_has_the_same_meter(tmp_path):
+    arms = ocfl_arms.Arms((("FedAvg", FedAvg()), ("LocalOnly", LocalOnly())))
+    options = {"measure": lambda fed, state: {}, "progress": False}
+    whole, resumed = toy(), toy()
+    run(arms, whole, 4, **options)
+    run(arms, toy(), 2, checkpoint=tmp_path / "c.npz", **options)
+    run(arms, resumed, 4, checkpoint=tmp_path / "c.npz", **options)
+    assert whole.meter == resumed.meter and whole.meter.updates == 6 + 3 * 12
+    assert same_bits(whole.snapshot(), resumed.snapshot())
+
+
 def test_losses_that_arms_ask_for_are_counted():
     one, two = toy(), toy()
     steps(methods.IFCA(3), one)
