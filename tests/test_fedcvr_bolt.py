@@ -16,12 +16,12 @@ from fednb.federation import Federation
 from fednb.methods import ActiveFL, FedAvg, FedCVRBolt, PowerOfChoice
 from fednb.methods.choice import (
     boltzmann,
+    coalition_weights,
     gumbel,
+    num_sampled,
     representatives,
-    seats,
     weighted_sample,
 )
-from fednb.methods.fedcvr_bolt import divided
 from fednb.papers.fedcvr_bolt import (
     measure_classification,
     measure_regression,
@@ -361,11 +361,14 @@ def test_weighted_sample_has_the_probabilities_it_is_given():
     assert weighted_sample(fed, 4, p.log()).tolist() == [0, 1, 2, 3]
 
 
-def test_seats():
-    assert [seats(10, 6), seats(3, 6), seats(0.5, 7), seats(1.0, 7)] == [6, 3, 4, 7]
+def test_num_sampled():
+    assert num_sampled(10, 6) == 6
+    assert num_sampled(3, 6) == 3
+    assert num_sampled(0.5, 7) == 4
+    assert num_sampled(1.0, 7) == 7
     for bad in (0, -1, 1.5, 0.0):
         with pytest.raises(ValueError, match="sampled"):
-            seats(bad, 6)
+            num_sampled(bad, 6)
 
 
 def test_one_representative_each_and_the_seats_filled():
@@ -457,7 +460,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.state, rest.state, strict=True))
 
 
-@pytest.mark.parametrize("preset", [FedCVRBolt, FedCVRBolt.as_printed])
+@pytest.mark.parametrize("preset", [FedCVRBolt, FedCVRBolt.as_released])
 @pytest.mark.parametrize("rate", ["restart", "round", 0.1])
 def test_a_run_follows_the_dense_equations(preset, rate):
     """Eq. 9 and 11 with all K x K matrices, from what the state shows of each round."""
@@ -486,6 +489,99 @@ def test_a_run_follows_the_dense_equations(preset, rate):
         assert v.numpy() == pytest.approx(
             reference.variance_reduction(C, alpha), rel=1e-8
         )
+
+
+def test_presets_look_at_what_paper_and_scripts_look_at():
+    """On Synthetic's linear model, and on a network whose last layer has 84 inputs."""
+    linear = partial(models.linear, 60, 10)
+    name = "synthetic(1.0, 1.0, clients=6, seed=0)"
+    small = Federation(*data.generate(name), linear)
+    large = federation("lenet5", sizes=(40, 50))  # three classes
+    found = {
+        preset.__name__: {
+            dataset: len(preset(dataset).init(fed).columns)
+            for dataset, fed in (
+                ("synthetic", small),
+                ("mnist", large),
+                ("cifar10", large),
+            )
+        }
+        for preset in (FedCVRBolt.as_released, FedCVRBolt.as_printed)
+    }
+    last = 84 * 3
+    assert found["as_released"] == {"synthetic": 610, "mnist": last, "cifar10": last}
+    assert found["as_printed"] == {"synthetic": 610, "mnist": last + 3, "cifar10": last}
+    assert FedCVRBolt.as_released("mnist").most == 300
+    assert FedCVRBolt.as_printed("cifar10").most == 300
+    for dataset, rate in {
+        "mnist": "restart",
+        "regression": "restart",
+        "cifar10": 0.01,
+        "synthetic": 0.01,
+    }.items():
+        assert FedCVRBolt.as_released(dataset).rate == rate
+        assert FedCVRBolt.as_printed(dataset).rate == "round"
+    assert FedCVRBolt.as_released("regression").coalitions == "kmeans"
+    for preset in (FedCVRBolt.as_released, FedCVRBolt.as_printed):
+        with pytest.raises(ValueError, match="dataset='femnist'"):
+            preset("femnist")
+
+
+def test_the_layer_needs_a_fully_connected_one():
+    conv = partial(torch.nn.Conv2d, 1, 3, 4)
+    net = Federation(
+        blobs(samples=sum(SIZES) + 24),
+        ragged(SIZES),
+        lambda: torch.nn.Sequential(conv(), torch.nn.Flatten()),
+    )
+    with pytest.raises(ValueError, match="no fully connected"):
+        FedCVRBolt(representation="layer").init(net)
+
+
+@pytest.mark.parametrize("rate", ["restart", "round", 0.1])
+@pytest.mark.parametrize("innovation", [False, True])
+def test_a_warm_up_that_estimates_follows_the_dense_equations(rate, innovation):
+    """FedAvg's draws and models, and Eq. 9 and 11 where a coalition was heard."""
+    method = FedCVRBolt.as_printed(
+        sampled=3, warmup=9, rate=rate, innovation=innovation
+    )
+    fed = federation(sizes=SIZES, dtype=torch.float64)
+    other = federation(sizes=SIZES, dtype=torch.float64)
+    fedavg = FedAvg(sampled=3)
+    same = fedavg.init(other)
+    alpha = (fed.n.double() / fed.n.sum()).numpy()
+    state = method.init(fed)
+    C = np.ones((len(state.columns), 6, 6))
+    unheard = 0
+    for t in range(5):
+        visits = fed.snapshot()["visits"]
+        old = state
+        state = method.step(old, fed, t)
+        same = fedavg.step(same, other, t)
+        assert torch.equal(state.theta, same.theta)
+        clients = np.flatnonzero(fed.snapshot()["visits"] - visits)
+        expected = state.expected.numpy().copy()
+        for k in range(6):
+            mates = [j for j in clients if state.coalitions[j] == state.coalitions[k]]
+            guesses = [old.expected[k].numpy()]
+            if mates:
+                rho = [
+                    torch.cosine_similarity(old.seen[k], old.seen[j], dim=0).item()
+                    for j in mates
+                ]
+                guesses = [
+                    r * state.seen[j].numpy() for r, j in zip(rho, mates, strict=True)
+                ]
+            unheard += not mates
+            assert any(np.allclose(expected[k], guess) for guess in guesses)
+        if innovation:
+            expected[clients] = old.expected.numpy()[clients]
+        gamma = {"restart": 1 / (t + 2), "round": 1 / (t + 1)}.get(rate, rate)
+        C = reference.covariance_step(C, state.seen.numpy(), expected, gamma)
+        v = similarity.total_reduction(state.c_alpha, state.c_diag)
+        dense = reference.variance_reduction(C, alpha)
+        assert v.numpy() == pytest.approx(dense, rel=1e-8)
+    assert unheard > 0  # else the test says less than it seems
 
 
 def test_as_printed_those_who_were_seen_have_no_variance():
@@ -540,7 +636,7 @@ def test_only_the_weight_of_the_coalition_gives_the_mean_of_all():
     for S in ([2, 4, 5], [0, 1, 4, 5], list(range(7))):
         S = torch.tensor(S)
         torch.testing.assert_close(
-            mean(rows[S], divided(n, coalitions, S)[S]), mean(rows, n)
+            mean(rows[S], coalition_weights(n, coalitions, S)[S]), mean(rows, n)
         )
     S = torch.tensor([2, 4, 5])
     assert not torch.allclose(mean(rows[S], n[S]), mean(rows, n))
@@ -587,19 +683,14 @@ def test_the_parameters_looked_at():
 
 def test_presets_and_checks():
     assert FedCVRBolt.corrected() == FedCVRBolt()
-    printed, released = (
-        FedCVRBolt.as_printed(beta=2.0),
-        FedCVRBolt.as_released(coalitions="kmeans"),
-    )
-    assert (printed.rate, released.rate, printed.beta, released.coalitions) == (
-        "round",
-        "restart",
-        2.0,
-        "kmeans",
-    )
-    assert not any(
-        m.centred or m.innovation or m.aggregation != "own" for m in (printed, released)
-    )
+    printed = FedCVRBolt.as_printed(beta=2.0)
+    released = FedCVRBolt.as_released(coalitions="kmeans")
+    assert printed.rate == "round" and printed.beta == 2.0
+    assert released.rate == "restart" and released.coalitions == "kmeans"
+    assert printed.warmup_estimates and not released.warmup_estimates
+    for method in (printed, released):
+        assert not method.centred and not method.innovation
+        assert method.aggregation == "own"
     wrong = {
         "rate": "never",
         "beta": -1.0,

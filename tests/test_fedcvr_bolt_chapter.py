@@ -1,5 +1,6 @@
 """FedCVR-Bolt's tables as tasks, and what its chapter computes live."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -72,6 +73,43 @@ def test_the_paper_profile_is_the_papers():
         if t.tags["row"] == "FedCVR-Bolt as printed"
     )
     assert (bolt.sampled, bolt.warmup, bolt.beta, bolt.rate) == (10, 30, 1.0, "round")
+
+
+def test_presets_go_by_the_data_set():
+    """What paper and scripts say of each data set, in the tasks that stand for it."""
+    found = {}
+    for table in ("table2", "synthetic_rivals", "table1_d1_noniid"):
+        for task in fedcvr_bolt.TABLES[table]("laptop"):
+            if task.seed == 0:
+                dataset = task.dataset.split("(")[0]
+                found[dataset, task.tags["row"]] = task.method
+    for dataset, rate in {
+        "mnist": "restart",
+        "regression": "restart",
+        "cifar10": 0.01,
+        "cifar100": 0.01,
+        "synthetic": 0.01,
+    }.items():
+        released = found[dataset, "FedCVR-Bolt as released"]
+        printed = found[dataset, "FedCVR-Bolt as printed"]
+        assert released.rate == rate and not released.warmup_estimates
+        assert printed.rate == "round" and printed.warmup_estimates
+        assert (printed.most is None) == (not dataset.startswith("cifar"))
+        pick = found[dataset, "as released, uniform pick"]
+        assert pick == replace(released, beta=0.0)
+    everything = found["synthetic", "FedCVR-Bolt as released"]
+    assert everything.representation == "all" and everything.most is None
+    for dataset in ("mnist", "cifar10", "synthetic"):
+        kernel = found[dataset, "as released, cosine"]
+        released = found[dataset, "FedCVR-Bolt as released"]
+        assert kernel == replace(released, coalitions="cosine")
+
+
+def test_the_network_of_mnist_is_the_released_one():
+    for profile in ("laptop", "paper"):
+        net = fedcvr_bolt.SCALES[profile].models["mnist"]()
+        shapes = [tuple(p.shape) for p in net.parameters() if p.dim() == 2]
+        assert shapes == [(200, 784), (10, 200)]
 
 
 def test_every_partition_of_the_paper_profile_can_be_dealt():

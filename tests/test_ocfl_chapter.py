@@ -14,14 +14,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednb import data, models, reference, store
+from fednb import data, methods, metrics, models, reference, store
 from fednb.experiment import run
 from fednb.federation import Federation
-from fednb.methods import OCFL, FedAvg, LocalOnly
+from fednb.methods import CFL, OCFL, FedAvg, FedCVRBolt, FixedClusters, LocalOnly
 from fednb.methods.ocfl import temperature
 from fednb.papers import ocfl, ocfl_archive, ocfl_arms, ocfl_plots, ocfl_theory
 from fednb.similarity import cosine_distance
 from fednb.training import Local
+
+from .conftest import federation
+from .test_methods import SIZES
 
 ARCHIVE = Path(__file__).parents[1] / "book" / "results" / "ocfl" / "archive.json"
 
@@ -183,6 +186,137 @@ def test_what_arms_have_in_common_is_trained_once(monkeypatch):
     assert sum(trained) == 15 + 30  # all alike in round 1; then one model, and one each
 
 
+def cheap(cls):
+    """A method with settings in which the toy federation sees more than its start."""
+    if cls is FixedClusters:
+        return cls([0, 1, 0, 1, 2, 2])
+    if cls is FedCVRBolt:
+        return cls(sampled=3, warmup=1)
+    if cls is OCFL:
+        return cls(at=2)
+    if cls is CFL:
+        return cls(wait=1, eps1=2.0, eps2=0.0)
+    return cls()
+
+
+def same_bits(a, b) -> bool:
+    """Whether two states of tensors, dicts and tuples are equal to the last bit."""
+    if isinstance(a, tuple):
+        return all(same_bits(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same_bits(a[k], b[k]) for k in a)
+    return np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def toy(**options):
+    return federation(
+        sizes=SIZES,
+        truth=[0, 0, 0, 1, 1, 1],
+        local=Local(lr=0.05, batch_size=5, momentum=0.5, **options),
+    )
+
+
+def steps(method, fed, rounds=3):
+    state = method.init(fed)
+    for t in range(rounds):
+        fed.t = t
+        state = method.step(state, fed, t)
+    return state
+
+
+def check_arms(arms, **options):
+    together = steps(ocfl_arms.Arms(arms), toy(**options))
+    for (name, method), state, memory in zip(
+        arms, together.arms, together.memory, strict=True
+    ):
+        alone = toy(**options)
+        assert same_bits(steps(method, alone), state), name
+        assert same_bits(alone.snapshot(), memory), name
+
+
+@pytest.mark.parametrize("cls", methods.ALL, ids=lambda cls: cls.__name__)
+def test_every_method_is_the_same_as_an_arm(cls):
+    """Beside others, and twice: the second finds what the first has trained."""
+    method = cheap(cls)
+    arms = (
+        ("LocalOnly", LocalOnly()),
+        ("first", method),
+        ("some", FedAvg(2)),
+        ("again", method),
+        ("FedAvg", FedAvg()),
+    )
+    check_arms(arms)
+
+
+@pytest.mark.parametrize("cls", [FedAvg, methods.FedEM, methods.Ensemble])
+def test_arms_keep_their_momentum_apart(cls):
+    arms = (("LocalOnly", LocalOnly()), ("first", cls()), ("again", cls()))
+    check_arms(arms, keep_state=True)
+
+
+@pytest.mark.parametrize("first", ["LocalOnly", "FedAvg"])
+def test_the_meter_says_what_was_done_once_and_arms_what_they_cost_alone(first):
+    arms = [("LocalOnly", LocalOnly()), ("FedAvg", FedAvg()), ("twin", OCFL(at=0))]
+    arms.sort(key=lambda arm: arm[0] != first)
+    fed = toy()
+    state = steps(ocfl_arms.Arms(tuple(arms)), fed, 2)
+    row = fed.start().nbytes
+    # round 1 is the same for all; in round 2 there are FedAvg's model and each one's own
+    assert fed.meter.updates == 6 + 2 * 6
+    assert fed.meter.down == fed.meter.up == 6 * row + 6 * row
+    assert fed.snapshot()["visits"].tolist() == [3] * 6
+    for name, memory in zip(state.names, state.memory, strict=True):
+        assert memory["meter.updates"] == 12
+        assert memory["meter.up"] == (0 if name == "LocalOnly" else 12 * row)
+
+
+def test_a_resumed_run_has_the_same_meter(tmp_path):
+    arms = ocfl_arms.Arms((("FedAvg", FedAvg()), ("LocalOnly", LocalOnly())))
+    options = {"measure": lambda fed, state: {}, "progress": False}
+    whole, resumed = toy(), toy()
+    run(arms, whole, 4, **options)
+    run(arms, toy(), 2, checkpoint=tmp_path / "c.npz", **options)
+    run(arms, resumed, 4, checkpoint=tmp_path / "c.npz", **options)
+    assert whole.meter == resumed.meter and whole.meter.updates == 6 + 3 * 12
+    assert same_bits(whole.snapshot(), resumed.snapshot())
+
+
+def test_losses_that_arms_ask_for_are_counted():
+    one, two = toy(), toy()
+    steps(methods.IFCA(3), one)
+    state = steps(ocfl_arms.Arms((("IFCA", methods.IFCA(3)),)), two)
+    assert one.meter == two.meter and int(state.memory[0]["meter.up"]) == one.meter.up
+
+
+@pytest.mark.parametrize(
+    "method", [methods.FedEM(), methods.Ensemble(), FedAvg(2)], ids=repr
+)
+def test_arms_that_vote_or_sample_are_judged(method):
+    digits = data.load("digits")
+    part = ocfl.split(digits.y[: digits.n_train], 15, *ocfl.SPLITS[0], samples=40)
+    net = partial(models.cnn_bn, shape=(1, 8, 8))
+    fed = Federation(digits, part, net, local=Local(0.1, steps=1))
+    state = steps(ocfl_arms.Arms((("FedAvg", FedAvg()), ("it", method))), fed, 1)
+    found = ocfl_arms.judge(fed, state, final=1, per_class=2, images=1)
+    assert 0 <= found["it|gf1"] <= 1 and 0 <= found["it|gap_before"] <= 1
+    assert found["FedAvg|client_updates"] == 15
+    assert found["FedAvg|bytes"] == 15 * 2 * fed.start().nbytes
+
+
+def test_a_soft_vote_by_hand():
+    fed = toy()
+    x, y = fed.probe(5)
+    arm = methods.Ensemble(2).init(fed)
+    votes = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]])
+    found = ocfl_arms.served_f1(fed, arm._replace(votes=votes), x, y)
+    alone = ocfl_arms.server_f1(fed, arm.theta, x, y)
+    assert found[:2].tolist() == alone.tolist()
+    mean = fed.predict(arm.theta, x).softmax(2).mean(0).argmax(1).numpy()
+    counts = np.zeros((3, 3), int)
+    np.add.at(counts, (y.numpy(), mean), 1)
+    assert found[2] == metrics.macro_f1(counts[None], over="union")[0]
+
+
 def test_the_first_arm_is_looked_at_in_every_round(done):
     (task,), path = done
     looks = ocfl.every_round([task], path)
@@ -209,6 +343,10 @@ def test_arms_are_read_one_line_each(done):
     assert frame.loc["LocalOnly", "gf1"] == frame.loc["LocalOnly", "gf1_before"]
     assert frame.loc["FedAvg", "gf1"] != frame.loc["FedAvg", "gf1_before"]
     assert (frame["pf1_union"] <= frame["pf1"] + 1e-9).all()
+    assert set(frame["client_updates"]) == {15 * task.rounds}  # each as if alone
+    assert frame.loc["LocalOnly", "bytes"] == 0 < frame.loc["FedAvg", "bytes"]
+    whole = store.read(path)[0]["client_updates"]
+    assert 15 * task.rounds < whole < 15 * task.rounds * len(frame)
     assert (
         frame[["insertion", "deletion", "insertion_server", "deletion_server"]]
         .notna()

@@ -1,8 +1,9 @@
-"""Choose clients at random, but not all alike: what the methods that select clients share.
+"""Choose clients at random, but not all alike: what methods that select clients share.
 
-``fed.sample`` draws all clients with the same probability. Here client k has a weight exp(l_k) and a Gumbel number of
-its own, g_k = -log(-log u_k): the client with the largest l_k + g_k is a draw with probability exp(l_k) / Σ_j exp(l_j),
-and the n largest are n draws without replacement. Nothing is exponentiated, so no weight is too large.
+``fed.sample`` draws all clients with the same probability. Here client k has a weight
+exp(l_k) and a Gumbel number of its own, g_k = -log(-log u_k): the client with the
+largest l_k + g_k is a draw with probability exp(l_k) / Σ_j exp(l_j), and the n largest
+are n draws without replacement. Nothing is exponentiated, so no weight is too large.
 """
 
 from __future__ import annotations
@@ -26,56 +27,61 @@ def num_sampled(sampled: int | float, K: int) -> int:
     return min(sampled, K)
 
 
-seats = num_sampled  # the old name
-
-
 def gumbel(fed) -> Tensor:  # (K,)
-    """Independent Gumbel numbers -log(-log u), one for each client, from its ticket u."""
+    """Independent Gumbel numbers -log(-log u), one for each client's ticket u."""
     return -(-fed.tickets().clamp_min(1e-300).log()).log()
 
 
 def weighted_sample(fed, size: int, logits: Tensor) -> Tensor:  # (size,)
-    """Draw clients without replacement, one after the other with probabilities ∝ exp(logits) of those that are left.
+    """Draw clients without replacement, with probabilities ∝ exp(logits).
 
-    A client of logit -inf is drawn only when no others are left.
+    These are the probabilities of each draw among the clients that are left. A client
+    of logit -inf is drawn only when no others are left.
     """
     return (logits.double() + gumbel(fed)).topk(size).indices.sort().values
 
 
-def boltzmann(v: Tensor, coalitions: Tensor, beta: float) -> Tensor:
-    """π_p(k) ∝ exp(β v_k) in each coalition (FedCVR-Bolt, Eq. 8): (K,), (K,) -> (K,); β = inf leaves the best."""
+def boltzmann(v: Tensor, coalitions: Tensor, beta: float) -> Tensor:  # (K,)
+    """π_p(k) ∝ exp(β v_k) in each coalition (FedCVR-Bolt, Eq. 8), from v (K,).
+
+    β = inf leaves the best.
+    """
     C = int(coalitions.max()) + 1
-    best = v.new_zeros(C).scatter_reduce(0, coalitions, v, "amax", include_self=False)[
-        coalitions
-    ]
-    pi = torch.where(
-        v < best, beta * (v - best), 0
-    ).exp()  # at most 1: nothing overflows
-    return pi / v.new_zeros(C).index_add(0, coalitions, pi)[coalitions]
+    zeros = v.new_zeros(C)
+    best = zeros.scatter_reduce(0, coalitions, v, "amax", include_self=False)
+    best = best[coalitions]  # (K,) the largest v in the coalition of k
+    weight = torch.where(v < best, beta * (v - best), 0).exp()  # at most 1
+    return weight / zeros.index_add(0, coalitions, weight)[coalitions]
 
 
 def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Tensor]:
-    """The client with the largest key in each coalition (C,), and they and those with the next largest, P in all."""
+    """The client with the largest key in each coalition (C,), and P clients in total.
+
+    The P clients are the best of each coalition and then the best of the rest.
+    """
     order = key.argsort(descending=True, stable=True)
-    place = torch.full_like(coalitions, len(key))[: int(coalitions.max()) + 1]
-    first = order[place.scatter_reduce(0, coalitions, order.argsort(), "amin")]
-    others = order[~torch.isin(order, first)]
-    return first, torch.cat([first, others[: P - len(first)]]).sort().values
+    rank = order.argsort()  # (K,) 0 for the client with the largest key
+    worst = torch.full_like(coalitions, len(key))[: int(coalitions.max()) + 1]
+    best = order[worst.scatter_reduce(0, coalitions, rank, "amin")]
+    rest = order[~torch.isin(order, best)]
+    return best, torch.cat([best, rest[: P - len(best)]]).sort().values
 
 
-def divided(n: Tensor, coalitions: Tensor, S: Tensor) -> Tensor:  # (K,)
-    """Weights of clients: those of S share the samples n (K,) of their whole coalition, in proportion to their own."""
-    return (
-        n
-        * (
-            torch.bincount(coalitions, n.double())
-            / torch.bincount(coalitions[S], n[S].double())
-        )[coalitions]
-    )
+def coalition_weights(n: Tensor, coalitions: Tensor, clients: Tensor) -> Tensor:  # (K,)
+    """Weights with which ``clients`` stand for all: each for a part of its coalition.
+
+    The clients drawn from a coalition share all of its samples, in proportion to their
+    own samples n_k. Only the weights of ``clients`` mean something.
+    """
+    all_samples = torch.bincount(coalitions, n.double())  # (C,)
+    drawn_samples = torch.bincount(coalitions[clients], n[clients].double())  # (C,)
+    return n * (all_samples / drawn_samples)[coalitions]
 
 
-def shuffled(fed, coalitions: Tensor) -> Tensor:  # (K,)
-    """Draw members of coalitions of the same sizes: the n-th in one draw takes the place of the n-th in another."""
+def shuffle_members(fed, coalitions: Tensor) -> Tensor:  # (K,)
+    """Permute the members of coalitions and keep the coalitions' sizes."""
+    old_place = fed.tickets().argsort()
+    new_place = fed.tickets().argsort()
     new = torch.empty_like(coalitions)
-    new[fed.tickets().argsort()] = coalitions[fed.tickets().argsort()]
+    new[new_place] = coalitions[old_place]
     return new

@@ -1,5 +1,5 @@
-"""FedCVR-Bolt: *Socially inspired coalition formation and client selection in federated learning*, anonymous, 2025,
-under review (Algorithm 1).
+"""FedCVR-Bolt: *Socially inspired coalition formation and client selection in federated
+learning*, anonymous, 2025, under review (Algorithm 1).
 
 | paper | here |
 |---|---|
@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
 
+from .. import checks
 from ..clustering import relabel, spectral, weighted_kmeans
-from ..params import mean
+from ..params import Layout, mean
 from ..similarity import (
     cosine,
     covariance_step,
@@ -30,13 +32,39 @@ from ..similarity import (
     total_reduction,
     variance_reduction,
 )
-from .choice import boltzmann, divided, gumbel, representatives, seats, shuffled
+from .choice import (
+    boltzmann,
+    coalition_weights,
+    gumbel,
+    num_sampled,
+    representatives,
+    shuffle_members,
+)
 from .wecfl import represent
 
 __all__ = ["FedCVRBolt", "State", "variance_reduction"]
 
-COALITIONS = {"rbf": rbf, "cosine": lambda x, _: cosine(x), "laplacian": laplacian}
-COALITIONS |= {"sigmoid": lambda x, gamma: sigmoid(x, gamma, 1.0), "kmeans": None}
+KERNELS = {
+    "rbf": rbf,
+    "cosine": lambda x, _: cosine(x),
+    "laplacian": laplacian,
+    "sigmoid": lambda x, gamma: sigmoid(x, gamma, 1.0),
+}
+
+# What the authors' four scripts change in `FedCVRBolt.as_released`.
+RELEASED: dict[str, dict[str, Any]] = {
+    "mnist": {},
+    "cifar10": {"rate": 0.01},
+    "synthetic": {"rate": 0.01, "representation": "all", "most": None},
+    "regression": {"coalitions": "kmeans", "representation": "all"},
+}
+# What appendix C.2 says of the parameters looked at, for `FedCVRBolt.as_printed`.
+PRINTED: dict[str, dict[str, Any]] = {
+    "mnist": {"representation": "layer", "most": None},
+    "cifar10": {"representation": "last", "most": 300},
+    "synthetic": {"representation": "layer", "most": None},
+    "regression": {"representation": "layer", "most": None},
+}
 
 
 class State(NamedTuple):
@@ -52,75 +80,119 @@ class State(NamedTuple):
     c_diag: Tensor  # (K, d) float64
 
 
+def _is_coalitions(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in KERNELS or value == "kmeans"
+    integer = checks.integer(0)
+    return isinstance(value, tuple) and all(integer.holds(v) for v in value)
+
+
+COALITIONS = checks.Rule(
+    _is_coalitions,
+    " or ".join(repr(name) for name in (*KERNELS, "kmeans"))
+    + ", or a tuple with an integer >= 0 for each client",
+)
+
+
 @dataclass(frozen=True)
 class FedCVRBolt:
-    """Group clients by what they sent last; of each group let one train who tells most about the mean of all.
+    """Form coalitions of clients that sent similar models; of each, train one.
 
-    In a coalition the draw favours clients that reduce the variance of the global model; β = 0 draws uniformly, β = inf
-    takes the best. If there are fewer than P coalitions (clients never seen are all alike), others fill the seats.
+    In a coalition the draw favours clients that reduce the variance of the global
+    model; β = 0 draws uniformly, β = inf takes the best. If there are fewer than P
+    coalitions (clients never seen are all alike), the best of the other clients are
+    trained, too.
 
-    ``as_printed`` and ``as_released`` differ in γ_t. A plain call mends three things. The means of section 3.1 are
-    zero, those of models are not, so clients seen in different rounds look unlike because the global model has moved:
-    ``centred`` rows are updates, θ_k - θ_gl. A representative is its own expectation in line 13, so that those who
-    were seen have no variance: with ``innovation`` it is compared with what was expected before it was seen. And one
-    who speaks for a large coalition has its own weight only in line 18, which is not the mean of Eq. 2.
+    A plain call mends three things. The means of section 3.1 are zero, those of models
+    are not, so clients seen in different rounds look unlike because the global model
+    has moved: ``centred`` rows are updates, θ_k - θ_gl. A representative is its own
+    expectation in line 13, so that those who were seen have no variance: with
+    ``innovation`` it is compared with what was expected before it was seen. And a
+    representative of a large coalition has its own weight only in line 18, which is not
+    the mean of Eq. 2.
+
+    ``as_printed`` and ``as_released`` have none of these mends. They differ in γ_t, in
+    the parameters looked at, and in the warm-up: the paper estimates C^d in it, the
+    code does not.
     """
 
     sampled: int | float = 10  # P
-    warmup: int = 30  # first rounds, with uniform sampling and without line 16
+    warmup: int = 30  # first rounds, with uniform sampling
     beta: float = 1.0
-    rate: float | str = (
-        "restart"  # γ_t: "restart" 1/2, 1/3, ... after the warm-up; "round" 1/t; or a constant
-    )
-    coalitions: str | tuple[int, ...] = (
-        "rbf"  # kernel of spectral clustering; "kmeans"; or given for each client
-    )
+    # γ_t: "restart" 1/2, 1/3, ... from the first estimate on; "round" 1/t; a constant
+    rate: float | str = "restart"
+    # kernel of spectral clustering; "kmeans"; or given for each client
+    coalitions: str | tuple[int, ...] = "rbf"
     gamma: float = 1.0  # the kernel's
-    representation: str = "last"  # parameters looked at: weights of the "last" fully connected layer, "dense" or "all"
+    # parameters looked at: weights of the "last" fully connected layer, this "layer"
+    # with its biases, all "dense" layers, or "all" parameters
+    representation: str = "last"
     most: int | None = 300  # at most so many of them, drawn once; None: all
     initial: float = 1.0  # correlation of two clients in C^d(1)
     variance: float = 1.0  # of a client in C^d(1)
     centred: bool = True
     innovation: bool = True
-    aggregation: str = "coalition"  # weight of a representative: samples of its coalition, or its "own"
-    shuffled: bool = False  # the control: coalitions of the same sizes, their members drawn anew every round
+    # weight of a representative: samples of its coalition, or its "own"
+    aggregation: str = "coalition"
+    # the control: coalitions of the same sizes, their members drawn anew every round
+    shuffled: bool = False
+    # estimate C^d in the warm-up, too (appendix C.2)
+    warmup_estimates: bool = False
 
     def __post_init__(self) -> None:
-        rate = (
-            self.rate in ("restart", "round")
-            if isinstance(self.rate, str)
-            else 0 <= self.rate <= 1
+        checks.fields(
+            self,
+            sampled=checks.sampled,
+            warmup=checks.integer(0),
+            beta=checks.number(least=0, infinite=True),
+            rate=checks.either(
+                checks.choice("restart", "round"), checks.number(least=0, most=1)
+            ),
+            coalitions=COALITIONS,
+            gamma=checks.number(above=0),
+            representation=checks.choice("last", "layer", "dense", "all"),
+            most=checks.optional(checks.integer(1)),
+            initial=checks.number(least=0, most=1),
+            variance=checks.number(above=0),
+            centred=checks.flag,
+            innovation=checks.flag,
+            aggregation=checks.choice("coalition", "own"),
+            shuffled=checks.flag,
+            warmup_estimates=checks.flag,
         )
-        good = {
-            "rate": rate,
-            "beta": self.beta >= 0,
-            "initial": 0 <= self.initial <= 1,
-            "gamma": self.gamma > 0,
-        }
-        good |= {
-            "aggregation": self.aggregation in ("coalition", "own"),
-            "variance": self.variance > 0,
-        }
-        good |= {
-            "coalitions": self.coalitions in COALITIONS
-            or isinstance(self.coalitions, tuple)
-        }
-        for name in (name for name in good if not good[name]):
-            raise ValueError(
-                f"FedCVRBolt({name}={getattr(self, name)!r}) makes no sense: see the fields' comments"
-            )
 
     @classmethod
-    def as_printed(cls, **changes: Any) -> FedCVRBolt:
-        """Algorithm 1 with appendix C; regression looks at all parameters, MNIST at the whole last layer."""
-        return cls.as_released(**{"rate": "round"} | changes)
+    def as_printed(cls, dataset: str = "mnist", **changes: Any) -> FedCVRBolt:
+        """Algorithm 1 with appendix C, as for one of its data sets.
+
+        These are "mnist", "cifar10", "synthetic" and "regression". Appendix C.2 does
+        not say what happens in the warm-up to a coalition of which no client was drawn;
+        here its expectations stay as they were.
+        """
+        checks.argument("as_printed", "dataset", dataset, checks.choice(*PRINTED))
+        printed = {
+            "rate": "round",  # C.1: γ_t = 1/t
+            "warmup_estimates": True,  # C.2
+            "centred": False,  # Eq. 9 and 11 are about models
+            "innovation": False,  # line 13
+            "aggregation": "own",  # line 18
+        }
+        return cls(**printed | PRINTED[dataset] | changes)
 
     @classmethod
-    def as_released(cls, **changes: Any) -> FedCVRBolt:
-        """The authors' code; its CIFAR-10 script has rate=0.01, its regression coalitions="kmeans"."""
-        return cls(
-            **{"centred": False, "innovation": False, "aggregation": "own"} | changes
-        )
+    def as_released(cls, dataset: str = "mnist", **changes: Any) -> FedCVRBolt:
+        """The authors' code, as in one of its four scripts.
+
+        These are "mnist", "cifar10", "synthetic" and "regression". Differences that
+        remain: the scripts draw their 300 parameters from the last 2,000 (MNIST) or
+        1,280 (CIFAR-10), which are the last layer's biases and all but the first ten of
+        its weights; here they are drawn from all of its weights. They ask scikit-learn
+        for P coalitions even if fewer than P models are different; here equal models
+        stay together, and the remaining places go to the best of the other clients.
+        """
+        checks.argument("as_released", "dataset", dataset, checks.choice(*RELEASED))
+        released = {"centred": False, "innovation": False, "aggregation": "own"}
+        return cls(**released | RELEASED[dataset] | changes)
 
     @classmethod
     def corrected(cls, **changes: Any) -> FedCVRBolt:
@@ -128,81 +200,171 @@ class FedCVRBolt:
         return cls(**changes)
 
     def init(self, fed) -> State:
-        """Line 1: θ_k(1) = θ_gl(1), and C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
-        theta, labels = fed.start(), torch.zeros_like(fed.n)
-        columns = represent(
-            torch.arange(fed.layout.D)[None], fed.layout, self.representation
-        )[0]
-        columns = columns[
-            np.sort(
-                np.random.default_rng(fed.draw()).permutation(len(columns))[: self.most]
-            )
-        ]
-        seen = theta[:, columns].repeat(fed.K, 1) * (not self.centred)
+        """Line 1: θ_k(1) = θ_gl(1), C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
+        self.check_given_coalitions(fed.K)
+        theta = fed.start()
+        columns = self.choose_columns(fed.layout, fed.draw())
+        seen = theta[:, columns].repeat(fed.K, 1)
+        if self.centred:
+            seen = torch.zeros_like(seen)
         c_diag = torch.full_like(seen, self.variance, dtype=torch.float64)
-        c_alpha = (self.initial + (1 - self.initial) * share(fed))[:, None] * c_diag
-        return State(theta, labels, labels, columns, seen, seen, c_alpha, c_diag)
+        per_variance = self.initial + (1 - self.initial) * sample_shares(fed)  # (K,)
+        return State(
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            coalitions=torch.zeros_like(fed.n),
+            columns=columns,
+            seen=seen,
+            expected=seen,
+            c_alpha=per_variance[:, None] * c_diag,
+            c_diag=c_diag,
+        )
 
     def step(self, state: State, fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        w, seen, P = state.theta[0], state.seen, seats(self.sampled, fed.K)
-        if t < self.warmup:  # appendix C.2
-            S, coalitions = fed.sample(P), state.coalitions
+        P = num_sampled(self.sampled, fed.K)
+        warming_up = t < self.warmup
+        if warming_up and not self.warmup_estimates:
+            return self.warm_up(state, fed, P)  # C.2: sample uniformly
+
+        # 3, 5: cluster the clients by what they sent last
+        coalitions = self.form(state.seen, P, fed.draw())
+        if self.shuffled:
+            coalitions = shuffle_members(fed, coalitions)
+        if warming_up:
+            # C.2: sample uniformly, as ``fed.sample`` does
+            key = -fed.tickets()
+            clients = key.argsort(descending=True, stable=True)[:P].sort().values
+            chosen, _ = representatives(key, coalitions, P)
         else:
-            coalitions = self.form(seen, P, fed.draw())  # l. 3 and 5
-            coalitions = shuffled(fed, coalitions) if self.shuffled else coalitions
-            v = total_reduction(state.c_alpha, state.c_diag)  # l. 6: Eq. 5 and 6
-            key = boltzmann(v, coalitions, self.beta).log() + gumbel(fed)  # l. 7: Eq. 8
-            first, S = representatives(key, coalitions, P)  # l. 8: j_p ~ π_p
-        up = fed.train(w, S)  # l. 9 to 11
-        rows = (up.theta - w if self.centred else up.theta)[:, state.columns]
-        new = seen.index_copy(0, S, rows)  # (K, d): the others stay as they were
-        weights = (
-            fed.n
-            if t < self.warmup or self.aggregation == "own"
-            else divided(fed.n, coalitions, S)
-        )
-        state = state._replace(
-            theta=mean(up.theta, weights[S])[None], coalitions=coalitions, seen=new
-        )  # l. 18
-        if t < self.warmup:
-            return state._replace(expected=new)
-        j = first[coalitions]  # (K,) the representative of each client
-        rho = torch.nn.functional.cosine_similarity(seen, seen[j])  # l. 4
-        expected = (rho[:, None] * new[j]).index_copy(
-            0, first, new[first]
-        )  # l. 12 to 14: Eq. 9
-        r = new - (
-            expected.index_copy(0, S, state.expected[S])
-            if self.innovation
-            else expected
-        )  # (K, d)
-        rate = {"restart": 1 / (t - self.warmup + 2), "round": 1 / (t + 1)}.get(
-            self.rate, self.rate
-        )
+            # 6: v_k, by Eq. 5 and 6
+            value = total_reduction(state.c_alpha, state.c_diag)
+            # 7: π_p, by Eq. 8
+            pi = boltzmann(value, coalitions, self.beta)
+            # 8: draw j_p ~ π_p from each coalition
+            key = pi.log() + gumbel(fed)
+            chosen, clients = representatives(key, coalitions, P)
+
+        # 9-11: they receive θ_gl and train it
+        trained = fed.train(state.theta[0], clients).theta
+        seen = self.update_seen(state, clients, trained)
+
+        # 4: ρ_kj of each client k and the representative j of its coalition
+        representative = chosen[coalitions]  # (K,)
+        rho = cosine_similarity(state.seen, state.seen[representative])  # (K,)
+        # 12-14: θ̄_k = ρ_kj θ_j (Eq. 9), where ρ_jj is exactly 1
+        expected = rho[:, None] * seen[representative]
+        expected = expected.index_copy(0, chosen, seen[chosen])
+        # C.2: uniform sampling may miss a coalition, which learns nothing then
+        heard = torch.isin(representative, clients)  # (K,)
+        expected = torch.where(heard[:, None], expected, state.expected)
+
+        # 15-17: C^d = (1 - γ_t) C^d + γ_t (θ^d - θ̄^d) (θ^d - θ̄^d)ᵀ (Eq. 11)
+        residual = seen - expected
+        if self.innovation:
+            surprise = seen[clients] - state.expected[clients]
+            residual = residual.index_copy(0, clients, surprise)
         c_alpha, c_diag = covariance_step(
-            state.c_alpha, state.c_diag, r.double(), share(fed), rate
-        )  # l. 16: Eq. 11
-        return state._replace(expected=expected, c_alpha=c_alpha, c_diag=c_diag)
+            state.c_alpha,
+            state.c_diag,
+            residual.double(),
+            sample_shares(fed),
+            self.rate_at(t),
+        )
+
+        # 18: θ_gl is the mean of the trained models
+        weights = fed.n
+        if self.aggregation == "coalition" and not warming_up:
+            weights = coalition_weights(fed.n, coalitions, clients)
+        return state._replace(
+            theta=mean(trained, weights[clients])[None],
+            coalitions=coalitions,
+            seen=seen,
+            expected=expected,
+            c_alpha=c_alpha,
+            c_diag=c_diag,
+        )
+
+    def check_given_coalitions(self, K: int) -> None:
+        """Coalitions that are given must name all K clients, at most P groups."""
+        if isinstance(self.coalitions, str):
+            return
+        P = num_sampled(self.sampled, K)
+        groups = len(set(self.coalitions))
+        if len(self.coalitions) != K or groups > P:
+            raise ValueError(
+                f"FedCVRBolt(coalitions={self.coalitions!r}): {len(self.coalitions)} "
+                f"clients in {groups} coalitions, need one number for each of {K} "
+                f"clients and at most sampled={P} coalitions"
+            )
+
+    def warm_up(self, state: State, fed, P: int) -> State:
+        """A round of FedAvg, in which the server keeps what clients send."""
+        clients = fed.sample(P)
+        trained = fed.train(state.theta[0], clients).theta
+        seen = self.update_seen(state, clients, trained)
+        theta = mean(trained, fed.n[clients])[None]
+        return state._replace(theta=theta, seen=seen, expected=seen)
+
+    def update_seen(self, state: State, clients: Tensor, trained: Tensor) -> Tensor:
+        """What each client sent last (K, d), after some sent trained models (n, D)."""
+        sent = trained - state.theta[0] if self.centred else trained
+        return state.seen.index_copy(0, clients, sent[:, state.columns])
+
+    def rate_at(self, t: int) -> float:
+        """γ_t, in round t, counted from 0."""
+        if self.rate == "round":
+            return 1 / (t + 1)
+        if self.rate == "restart":
+            first = 0 if self.warmup_estimates else self.warmup
+            return 1 / (t - first + 2)
+        return self.rate
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
-        """At most P coalitions of rows (K, d), or those given; rows that are equal stay together."""
+        """At most P coalitions of rows (K, d), or those given.
+
+        Rows that are equal stay together.
+        """
         if not isinstance(self.coalitions, str):
             return relabel(torch.tensor(self.coalitions, device=seen.device))
-        kernel = COALITIONS[self.coalitions]
-        rows = (
-            torch.nn.functional.normalize(seen.double()) if kernel else seen.double()
-        )  # l. 3
-        rows, code = rows.unique(
-            dim=0, return_inverse=True
-        )  # sorted: the order of clients does not matter
-        if len(rows) > P and kernel:
-            code = spectral(kernel(rows, self.gamma), P, seed)[code]
-        elif len(rows) > P:
+        rows = seen.double()
+        if self.coalitions != "kmeans":
+            rows = normalize(rows)  # line 3
+        # sorted, so that the order of clients does not matter
+        rows, code = rows.unique(dim=0, return_inverse=True)
+        if len(rows) > P and self.coalitions == "kmeans":
             code = weighted_kmeans(rows, code.bincount(), P, seed)[code]
+        elif len(rows) > P:
+            kernel = KERNELS[self.coalitions]
+            code = spectral(kernel(rows, self.gamma), P, seed)[code]
         return relabel(code)
 
+    def choose_columns(self, layout: Layout, seed: int) -> Tensor:  # (d,)
+        """Numbers of the parameters looked at: all of a kind, or ``most`` of them."""
+        if self.representation == "layer":
+            columns = last_layer(layout)
+        else:
+            every = torch.arange(layout.D)[None]
+            columns = represent(every, layout, self.representation)[0]
+        order = np.random.default_rng(seed).permutation(len(columns))
+        return columns[np.sort(order[: self.most])]
 
-def share(fed) -> Tensor:
-    """α (K,): each client's share of all samples."""
+
+def last_layer(layout: Layout) -> Tensor:  # (d,)
+    """Columns of the last fully connected layer, weights and biases."""
+    dense = [
+        name
+        for name, shape in zip(layout.names, layout.shapes, strict=True)
+        if name.endswith("weight") and len(shape) == 2
+    ]
+    if not dense:
+        raise ValueError(
+            'FedCVRBolt(representation="layer"): the model has no fully connected '
+            'layer, use representation="all"'
+        )
+    return layout.columns(dense[-1].removesuffix("weight") + "*")
+
+
+def sample_shares(fed) -> Tensor:  # (K,)
+    """α: each client's share of all samples."""
     return fed.n.double() / fed.n.sum()

@@ -169,17 +169,26 @@ class OCFL:
 
 
 def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
-    """T(Γ) = ‖Γ‖_p / λ with λ = (n (n − 1) 2^p)^(1/p): how much n clients disagree, in [0, 1] (Definition 7).
+    """T(Γ) = ‖Γ‖_p / λ with λ = (n (n − 1) 2^p)^(1/p) (Definition 7).
 
-    Γ (n, n) holds cosine distances, of which all but the diagonal could be 2 if they were free. They are not: with
-    p = 2 no Γ is hotter than √(n / (2 (n − 1))), two camps of equal size that pull in opposite directions.
+    It says how much n clients disagree, in [0, 1]. Γ (n, n) holds cosine distances, of
+    which all but the diagonal could be 2 if they were free. They are not: with p = 2 no
+    Γ is hotter than √(n / (2 (n − 1))), two camps of equal size that pull in opposite
+    directions.
     """
-    n, top = len(Gamma), Gamma.abs().max()
-    if n == 1 or top == 0 or p == math.inf:
-        return top / 2
-    return (
-        top / 2 * ((Gamma.abs() / top).pow(p).sum() / (n * (n - 1))) ** (1 / p)
-    )  # large p must not underflow
+    checks.argument("temperature", "p", p, checks.number(least=1, infinite=True))
+    shape = tuple(Gamma.shape)
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        raise ValueError(f"temperature(Gamma of shape {shape}): need (n, n) distances")
+    if not bool(Gamma.isfinite().all()):
+        raise ValueError("temperature(Gamma): need finite distances, found NaN or inf")
+    n = len(Gamma)
+    largest = Gamma.abs().max()
+    if n == 1 or largest == 0 or p == math.inf:
+        return largest / 2
+    # divided by the largest, so that a large p does not underflow
+    powers = (Gamma.abs() / largest).pow(p).sum()
+    return largest / 2 * (powers / (n * (n - 1))) ** (1 / p)
 
 
 def displacement(fed, before: Tensor, up, update: str = "parameters") -> Tensor:

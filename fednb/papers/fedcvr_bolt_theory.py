@@ -32,7 +32,7 @@ class Round(NamedTuple):
 
     theta: Tensor  # (D,) the global model that was sent out
     rows: Tensor  # (K, d) what each client sent last, as the method compares it
-    coalitions: Tensor  # (K,) zeros in the warm-up
+    coalitions: Tensor  # (K,) zeros in a warm-up that does not estimate C
     value: Tensor  # (K,) v_k, Eq. 6
     pi: Tensor  # (K,) Eq. 8
     picked: np.ndarray  # clients that trained

@@ -440,7 +440,11 @@ def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
 
 
 def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
-    """One line per run and arm: its final scores."""
+    """One line per run and arm: its final scores, and what it would have cost alone.
+
+    Records of `Arms` before its revision 2 do not tell an arm's own cost: there
+    ``client_updates`` and ``bytes`` are those of the whole run.
+    """
     import pandas as pd
 
     frame = tables.frame(tasks, path)
@@ -450,9 +454,9 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     for row in rows:
         own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
         own = own.rename(columns=lambda name: name.split("|")[1])
-        parts.append(
-            pd.concat([whole, own], axis=1).assign(row=row)[own.notna().any(axis=1)]
-        )
+        common = whole.drop(columns=own.columns.intersection(whole.columns))
+        part = pd.concat([common, own], axis=1).assign(row=row)
+        parts.append(part[own.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 
 
