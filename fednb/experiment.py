@@ -164,7 +164,8 @@ def _rounds(
         saved_at = time.monotonic()
         if checkpoint is None:
             return
-        meta = {**identity, "done": done, "rows": history.rows, "events": fed.events}
+        rows = store.jsonable(history.rows)
+        meta = {**identity, "done": done, "rows": rows, "events": fed.events}
         try:
             store.save_checkpoint(
                 checkpoint, meta, state=history.state, fed=fed.snapshot()
@@ -191,7 +192,8 @@ def _rounds(
                 _check_state(state, fed, method)
                 history.state = state
                 if (t + 1) % every == 0 or t + last >= rounds:
-                    numbers = store.jsonable(measure(fed, state))
+                    numbers = measure(fed, state)
+                    store.jsonable(numbers)  # refuse now what no record can hold
                     history.add(
                         round=t + 1,
                         client_updates=fed.meter.updates,

@@ -621,13 +621,15 @@ def rules(scale: Scale) -> dict[str, FedGWC]:
         "corrected, constant α": replace(own, alpha=scale.some / scale.clients),
         "corrected, not rescaled": replace(own, rescale=False),
         "corrected, scored on the embedding": replace(own, score_on="embedding"),
-        "corrected, k-means": replace(own, assign="kmeans"),
-        "corrected, no test against chance": replace(own, chance=1.0),
     }
     other = {
         f"corrected, β = {b:g}": replace(own, beta=b) for b in BETAS if b != own.beta
     }
-    return {"corrected": own, **between, **other}
+    later = {  # the last ones: columns of records go by a rule's number
+        "corrected, k-means": replace(own, assign="kmeans"),
+        "corrected, no test against chance": replace(own, chance=1.0),
+    }
+    return {"corrected": own, **between, **other, **later}
 
 
 def watched(profile: str) -> list[Task]:
@@ -798,7 +800,10 @@ def ingredients(frame, settings: dict[str, str]):
 
     lines = {}
     for r, name in enumerate(rules(SCALES["laptop"])):
-        made, line = frame[frame[f"first_{r}"] > 0], {"first attempt": "–"}
+        if f"first_{r}" not in frame:  # a rule that the old records do not have yet
+            continue
+        made = frame[frame[f"first_{r}"] > 0]
+        line = {"first attempt": "–"}
         if len(made):
             line["first attempt"] = f"{made[f'first_{r}'].mean():.0f}"
         for setting, head in settings.items():
