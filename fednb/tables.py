@@ -158,10 +158,7 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
     in for by its old record, see `pending`.
     """
     keys = [task.key for task in tasks]
-    records = {record["key"]: record for record in store.read(path)}
-    for key, note in store.read_pending(path.parent).items():
-        if key not in records and note["stands_in"] in records:
-            records[key] = records[note["stands_in"]]
+    records = by_key(path)
     missing = [task for task in tasks if task.key not in records]
     if missing:
         table = f"{path.parent.name} --table {path.stem}"
@@ -175,6 +172,16 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
     found = [records[key] for key in keys]
     _check_same_data(found, path)
     return found
+
+
+def by_key(path: str | Path) -> dict[str, dict[str, Any]]:
+    """The records of a table by key, with old ones under the keys they stand in for."""
+    path = Path(path)
+    records = {record["key"]: record for record in store.read(path)}
+    for key, note in store.read_pending(path.parent).items():
+        if key not in records and note["stands_in"] in records:
+            records[key] = records[note["stands_in"]]
+    return records
 
 
 def pending(tasks: Iterable[Task], path: str | Path) -> dict[str, str]:

@@ -835,20 +835,17 @@ def jump(course, plain, metric: str) -> float:
 
 
 def in_step(
-    frame, records: Sequence[dict[str, Any]], last: int = 3, table: str = "cifar100"
+    frame, records: dict[str, dict[str, Any]], last: int = 3, table: str = "cifar100"
 ):
     """The frame of a table with each metric the mean of the last evaluations within FedGWC's rounds.
 
     FedAvg goes on for half as long again, to be compared at equal client updates; here it is cut where the others end.
     """
-    frame, kept = (
-        frame.copy(),
-        {record["key"]: record["metrics"]["curves"] for record in records},
-    )
+    frame = frame.copy()
     tasks = TABLES[table]("laptop")
     rounds = next(task.rounds for task in tasks if task.tags["row"] == "FedGWC")
     for i, task in enumerate(tasks):
-        curves = kept[task.key]
+        curves = records[task.key]["metrics"]["curves"]
         inside = np.flatnonzero(np.array(curves["round"]) <= rounds)[-last:]
         for metric in {*curves} & {*frame.columns} - {"clusters", "client_updates"}:
             frame.loc[i, metric] = np.mean([curves[metric][j] for j in inside])
