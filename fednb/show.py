@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DELETED = "\0"  # marks a line that held nothing but a note
-NOTES = 3  # a function with so many pieces is shown in two columns
+NOTES = 3  # a function with so many notes is shown in two columns
 LAYOUT = """
 .fednb-source { margin: 0.5rem 0 1rem; }
 .fednb-columns {
   border: 1px solid rgba(128, 128, 128, 0.35);
   border-radius: 6px;
   display: grid;
-  grid-template-columns: minmax(9rem, 3fr) 8fr;
+  grid-template-columns: minmax(8rem, 2fr) 7fr;
   padding: 0.3rem 0;
 }
 .fednb-columns > div { margin: 0; min-width: 0; padding: 0.12rem 0.6rem; }
 .fednb-columns .fednb-note { font-size: 0.82rem; line-height: 1.35; opacity: 0.85; }
 .fednb-columns .fednb-code { background: none; }
 .fednb-columns .fednb-code pre {
-  background: none; border: 0; box-shadow: none; font-size: 0.76rem; margin: 0;
+  background: none; border: 0; box-shadow: none; font-size: 0.74rem; margin: 0;
   overflow-wrap: anywhere; padding: 0; white-space: pre-wrap;
 }
 @media (max-width: 720px) {
@@ -89,10 +89,14 @@ def source(obj: Any) -> None:
     """
     from IPython.display import HTML, Markdown, display
 
-    if inspect.isfunction(obj) and len(annotated(obj)) >= NOTES:
+    if inspect.isfunction(obj) and _count_notes(obj) >= NOTES:
         display(HTML(two_columns(obj)))
     else:
         display(Markdown(listing(obj)))
+
+
+def _count_notes(function: Any) -> int:
+    return sum(bool(note) for note, _ in annotated(function))
 
 
 def listing(obj: Any) -> str:
@@ -105,7 +109,7 @@ def listing(obj: Any) -> str:
 def two_columns(function: Any) -> str:
     """The HTML of a listing with notes on the left, as text.
 
-    The first line of the docstring stands above; the rest of it is left out.
+    The first sentences of the docstring stand above; the rest of it is left out.
     """
     rows = []
     for note, lines in annotated(function):
@@ -115,7 +119,8 @@ def two_columns(function: Any) -> str:
             f'<div class="fednb-code highlight"><pre>{code}</pre></div>'
         )
     title = f"Source of <code>{html.escape(_home(function))}</code>"
-    summary = html.escape((inspect.getdoc(function) or "").split("\n")[0])
+    summary = html.escape((inspect.getdoc(function) or "").split("\n\n")[0])
+    summary = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", summary)
     return (
         f'<div class="fednb-source"><style>{LAYOUT}</style><p>{title}: {summary}</p>'
         f'<div class="fednb-columns">{"".join(rows)}</div></div>'

@@ -288,7 +288,7 @@ class Wrong:
         ({"measure": None}, TypeError, "measure=None is not a function"),
         ({"method": Wrong(None)}, TypeError, "Wrong returned NoneType: need theta"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_run_tells_what_is_wrong(changes, error, words):
     asked = {"method": FedAvg(), "fed": federation(), "rounds": 1} | changes
