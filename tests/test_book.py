@@ -213,10 +213,9 @@ def test_every_name_of_fednb_exists(path):
 
 @each_notebook
 def test_cells_are_short(path):
+    """A screen shows a cell whole. How many cells a chapter has is its own affair."""
     lengths = [len(cell.source.splitlines()) for cell in cells(path, "code")]
-    assert 12 <= len(lengths) <= 25
     assert max(lengths) <= 25
-    assert sum(n > 15 for n in lengths) <= 3
 
 
 @each_notebook

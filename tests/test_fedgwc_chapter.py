@@ -483,20 +483,15 @@ def test_longer_runs_are_cut_where_the_others_end():
         "accuracy": [0.0, 0.3, 0.4, 0.5, 0.9],
         "clusters": [1, 1, 2, 2, 2],
     }
-    records = [{"key": task.key, "metrics": {"curves": curves}} for task in tasks]
+    records = {task.key: {"metrics": {"curves": curves}} for task in tasks}
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 2})
     assert (
         np.allclose(fedgwc.in_step(frame, records)["accuracy"], 0.4)
         and (frame["accuracy"] == 0.9).all()
     )
     tasks = fedgwc.TABLES["longer"]("laptop")
-    records = [
-        {
-            "key": task.key,
-            "metrics": {"curves": curves | {"round": [10, 20, 120, 480, 720]}},
-        }
-        for task in tasks
-    ]
+    longer = curves | {"round": [10, 20, 120, 480, 720]}
+    records = {task.key: {"metrics": {"curves": longer}} for task in tasks}
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks)})
     assert np.allclose(fedgwc.in_step(frame, records, table="longer")["accuracy"], 0.4)
 
