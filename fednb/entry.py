@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -327,29 +326,6 @@ def check_loss(
 
 
 # --- identity -------------------------------------------------------------------------
-
-_FINGERPRINTS: WeakKeyDictionary[Dataset, str] = WeakKeyDictionary()
-
-
-def fingerprint(data: Dataset) -> str:
-    """Hash of all samples and of what turns them into inputs."""
-    if data in _FINGERPRINTS:
-        return _FINGERPRINTS[data]
-    x = _numbers(data.x, "data.x")
-    y = _numbers(data.y, "data.y")
-    told = hashlib.sha256()
-    about = (x.dtype, x.shape, y.dtype, y.shape)
-    told.update(f"{about} {data.n_train} {data.classes}".encode())
-    told.update(f"{data.mean} {data.std}".encode())
-    told.update(np.ascontiguousarray(x))
-    told.update(np.ascontiguousarray(y))
-    frozen = all(
-        isinstance(values, np.ndarray) and not values.flags.writeable
-        for values in (data.x, data.y)
-    )
-    if frozen:  # others may change, so they are read anew
-        _FINGERPRINTS[data] = told.hexdigest()
-    return told.hexdigest()
 
 
 def home(function: Any) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from . import checks, entry
 from .backends import Batched, Correction, Lean, TaskError, cross_entropy, squared_error
-from .data import Dataset
+from .data import Dataset, fingerprint
 from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, Plan, Seeded, plan
@@ -513,7 +513,7 @@ class Federation:
         first = self.start()[0].double().cpu().numpy()
         truth = self._parts.truth
         parts = [
-            entry.fingerprint(self._data).encode(),
+            fingerprint(self._data).encode(),
             entry.describe_network(module).encode(),
             entry.home(self._loss).encode(),
             f"{self._dtype} {self.batch_stats} {self.diverged}".encode(),

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fednb import entry, metrics, models
+from fednb import metrics, models
 from fednb.experiment import measure
 from fednb.federation import ClientError, Federation, Meter
 from fednb.partition import Partition
@@ -323,23 +323,6 @@ def test_identity_does_not_depend_on_the_run_or_the_machine():
     fed.train(fed.start()[0])
     assert fed.identity() == before == build(workers=1).identity()
     assert "2 clients" in before
-
-
-def test_samples_are_hashed_once_unless_they_may_change(monkeypatch):
-    hashed = []
-    original = entry._numbers
-    monkeypatch.setattr(
-        entry, "_numbers", lambda *a: hashed.append(a[1]) or original(*a)
-    )
-    data = blobs()
-    first = entry.fingerprint(data)
-    data.x[0, 0, 0, 0] += 1
-    assert entry.fingerprint(data) != first  # writeable, so read anew
-    data.x.setflags(write=False)
-    data.y.setflags(write=False)
-    second = entry.fingerprint(data)
-    hashed.clear()
-    assert entry.fingerprint(data) == second and not hashed
 
 
 def test_client_data_is_held_once():
