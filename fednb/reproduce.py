@@ -23,9 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import store
-from .experiment import ENGINES, forecast, sweep
+from .experiment import ENGINES, Task, forecast, sweep
 from .papers import CATALOGUE
 
+COMMITTED = Path("book/results")
 PROFILES = {
     "smoke": "seconds, on the embedded digits: does it run?",
     "laptop": "real data at a declared reduced scale",
@@ -48,10 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not names:
         known = ", ".join(tables)
         parser.error(f"{args.paper} has no table {args.table!r}: {known}")
-    scratch = Path("_build/smoke" if args.profile == "smoke" else "book/results")
+    scratch = Path("_build/smoke") if args.profile == "smoke" else COMMITTED
     out = args.out or scratch / args.paper
     for name in names:
         tasks = tables[name](args.profile)
+        if args.due:
+            tasks = due(tasks, COMMITTED / args.paper / f"{name}.json")
         title = f"{args.paper} {name} ({args.profile})"
         path = out / f"{name}.json"
         if not tasks:
@@ -88,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--table", help="one table, by name or by the paper's number: --table 2")
     add("--profile", choices=PROFILES, default="smoke")
     add("--out", type=Path, help="folder of the records")
+    add("--due", action="store_true", help="only runs that the committed records lack")
     add("--jobs", type=_positive, help="runs at a time (default: one per core)")
     add(
         "--part",
@@ -106,6 +110,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--list", action="store_true", help="list papers, tables and profiles")
     return parser
+
+
+def due(tasks: list[Task], committed: Path) -> list[Task]:
+    """The tasks without a committed record of clean code: with ``--out``, runs to come.
+
+    What is made in this way waits in ``book/results/next`` until its chapter is told
+    anew.
+    """
+    records = store.finished(committed)
+    sound = {k for k, r in records.items() if not r["commit"].endswith("-dirty")}
+    return [task for task in tasks if task.key not in sound]
 
 
 def _is_asked_for(name: str, table: str | None) -> bool:

@@ -40,5 +40,20 @@ def test_what_is_noted_as_pending_is_due(paper):
     assert not set(notes) & have
 
 
+COMING = sorted((RESULTS / "next").glob("*/*.json"))
+
+
+@pytest.mark.parametrize(
+    "path", COMING, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_records_to_come_belong_to_tasks(path):
+    """They wait in results/next until their chapter is told anew."""
+    make = CATALOGUE[path.parent.name][path.stem]
+    wanted = {task.key for profile in ("laptop", "paper") for task in make(profile)}
+    records = store.read(path)
+    assert records and {record["key"] for record in records} <= wanted
+    assert not any(record["commit"].endswith("-dirty") for record in records)
+
+
 def test_there_are_records():
     assert len(TABLES) > 30

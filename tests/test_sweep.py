@@ -489,6 +489,18 @@ def test_reproduce_takes_a_papers_number(tmp_path, demo, capsys):
     assert "table1" not in out and not list(tmp_path.iterdir())
 
 
+def test_reproduce_can_do_only_what_is_due(tmp_path, demo):
+    clean, dirty = (task.record() for task in tasks(seeds=(0,)))
+    clean["commit"] = "abc"
+    dirty["commit"] = "abc-dirty"
+    path = tmp_path / "table1.json"
+    for record in (clean, dirty):
+        store.append(path, record)
+    more = tasks(seeds=(0, 1))
+    found = {task.key for task in demo.due(more, path)}
+    assert found == {task.key for task in more} - {clean["key"]}
+
+
 def test_reproduce_collects(tmp_path, demo, capsys):
     (task, _) = tasks(seeds=(0,))
     store.write_run(tmp_path / "table1.runs", task.record())
