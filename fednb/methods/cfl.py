@@ -17,9 +17,10 @@ thresholds are multiples of the longest mean update *so far*, so that no first r
 needed: the advice is ``eps1=0.1`` and ``eps2`` from 0.1 to 1.
 
 So short a mean update means a stationary point, and short runs do not reach one. In
-GCFL's Table 2 at laptop scale (20 rounds, seed 0) the mean update falls to 0.33 to 0.6
-of its peak on CIFAR-10 and to 0.2 to 0.3 on MNIST, and half of that fall is the halving
-of the learning rate. Even the default of 0.3, three times what is advised, split in one
+GCFL's Table 2 at laptop scale (20 rounds; one look at seed 0, which left no record of
+this) the mean update falls to 0.33 to 0.6 of its peak on CIFAR-10 and to 0.2 to 0.3 on
+MNIST, and half of that fall is the halving of the learning rate. Even the default of
+0.3, three times what is advised, split in one
 of eleven cells of CIFAR-10 only; in the others CFL was FedAvg. A table of short runs
 needs a larger ``eps1``, and has to say so: ``papers.gcfl`` chooses it by a small search
 on a seed of its own, and ``papers.ocfl`` uses 0.6 for both.
