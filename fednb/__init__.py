@@ -39,7 +39,8 @@ _MODULES = (
         "store",
         "training",
     ),
-    *("explain", "tables", "widgets"),
+    *("claims", "contract", "door", "playground", "ranks", "tables", "views"),
+    "widgets",
 )
 
 __all__ = [*_HOME, *_MODULES]

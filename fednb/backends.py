@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -237,6 +238,24 @@ class Lean:
             except BaseException:  # Ctrl-C too: the threads end at their next step
                 self._stop.set()
                 raise
+
+
+def choose_backend(device: torch.device, module: nn.Module, x: Tensor) -> str:
+    """The backend that ``"auto"`` stands for: batched on a GPU, lean on a CPU.
+
+    A model that draws random numbers while it trains is left to the lean one, with a
+    warning, for the batched backend has no random stream for each client.
+    """
+    if device.type != "cuda":
+        return "lean"
+    if modes_that_draw(module, x)[True]:
+        warnings.warn(
+            "the model draws random numbers while it trains (dropout, say): clients "
+            "train one after the other (the lean backend), which a GPU does slowly",
+            stacklevel=3,
+        )
+        return "lean"
+    return "batched"
 
 
 class Batched:

@@ -8,30 +8,73 @@ their rules, ``argument`` a single argument of a function::
 
     checks.argument("rbf", "gamma", gamma, checks.number(above=0))
 
-Both raise ``ValueError``: ``IFCA(clusters=2.5): need an integer >= 1``.
+Both raise ``ValueError``: ``IFCA(clusters=2.5): need an integer >= 1``. ``extra``
+imports what a plain ``pip install fednb`` does not bring, or says how to install it.
+
+``rules(IFCA())`` gives back the rules that a class holds its fields to, by name. A form
+made of them offers exactly what the class accepts.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from numbers import Integral, Real
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 
 class Rule(NamedTuple):
-    """What an argument must be, as a test and in words."""
+    """What an argument must be, as a test and in words.
+
+    The rest is for those who build a form: ``kind`` is "integer", "number", "choice",
+    "flag", "sampled", "optional" or "either" ("" if only the test knows); ``options``
+    are the values of a choice; ``least`` and ``most`` bound a number (the bounds
+    themselves may be excluded, the test knows); ``parts`` are the rules that this one
+    is made of.
+    """
 
     holds: Callable[[Any], bool]
     need: str
+    kind: str = ""
+    options: tuple[Any, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    parts: tuple[Rule, ...] = ()
+
+
+class _Heard(NamedTuple):
+    """The rules that an instance's check has named so far."""
+
+    owner: Any
+    rules: dict[str, Rule]
+
+
+_listener: ContextVar[_Heard | None] = ContextVar("_listener", default=None)
 
 
 def fields(owner: Any, **rules: Rule) -> None:
     """Check fields of a dataclass instance, each against its rule."""
+    heard = _listener.get()
+    if heard is not None and heard.owner is owner:
+        heard.rules.update(rules)
     for name, rule in rules.items():
         argument(type(owner).__name__, name, getattr(owner, name), rule)
+
+
+def rules(owner: Any) -> dict[str, Rule]:
+    """The rules of an instance's fields: those that its ``__post_init__`` checks."""
+    heard = _Heard(owner, {})
+    token = _listener.set(heard)
+    try:
+        getattr(owner, "__post_init__", lambda: None)()
+    finally:
+        _listener.reset(token)
+    return heard.rules
 
 
 def argument(owner: str, name: str, value: Any, rule: Rule) -> None:
@@ -49,6 +92,18 @@ def array(owner: str, name: str, value: Any) -> np.ndarray:
     if found.dtype.kind not in "biuf":
         raise ValueError(f"{owner}({name} of {found.dtype}): need real numbers")
     return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+
+def extra(name: str, module: str) -> ModuleType:
+    """Import a module that comes with one of fednb's extras, called ``name``."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:  # something that the module itself needs
+            raise
+        raise ModuleNotFoundError(
+            f'{module} is not installed: pip install "fednb[{name}]"', name=module
+        ) from error
 
 
 def integers(count: int | None = None) -> Rule:
@@ -71,7 +126,7 @@ def integer(least: int | None = None, most: int | None = None) -> Rule:
     def holds(value: Any) -> bool:
         return _is_integer(value) and _within(value, least=least, most=most)
 
-    return Rule(holds, f"an integer{limits}")
+    return Rule(holds, f"an integer{limits}", "integer", least=least, most=most)
 
 
 def number(
@@ -93,7 +148,13 @@ def number(
         return _within(value, least=least, most=most, above=above, below=below)
 
     kind = "a number" if infinite else "a finite number"
-    return Rule(holds, f"{kind}{limits}")
+    return Rule(
+        holds,
+        f"{kind}{limits}",
+        "number",
+        least=above if least is None else least,
+        most=below if most is None else most,
+    )
 
 
 def choice(*options: Any) -> Rule:
@@ -104,13 +165,16 @@ def choice(*options: Any) -> Rule:
     def holds(value: Any) -> bool:
         return isinstance(value, kinds) and value in options
 
-    return Rule(holds, words)
+    return Rule(holds, words, "choice", options)
 
 
 def optional(rule: Rule) -> Rule:
     """None, or what the rule says."""
     return Rule(
-        lambda value: value is None or rule.holds(value), f"None or {rule.need}"
+        lambda value: value is None or rule.holds(value),
+        f"None or {rule.need}",
+        "optional",
+        parts=(rule,),
     )
 
 
@@ -120,7 +184,9 @@ def either(first: Rule, second: Rule) -> Rule:
     def holds(value: Any) -> bool:
         return first.holds(value) or second.holds(value)
 
-    return Rule(holds, f"{first.need}, or {second.need}")
+    return Rule(
+        holds, f"{first.need}, or {second.need}", "either", parts=(first, second)
+    )
 
 
 def _is_sampled(value: Any) -> bool:
@@ -165,7 +231,9 @@ def _limits(
 
 
 sampled = Rule(
-    _is_sampled, "a number of clients (an integer >= 1) or a fraction in (0, 1]"
+    _is_sampled,
+    "a number of clients (an integer >= 1) or a fraction in (0, 1]",
+    "sampled",
 )
-flag = Rule(lambda value: isinstance(value, bool), "True or False")
+flag = Rule(lambda value: isinstance(value, bool), "True or False", "flag")
 seed = integer(0)

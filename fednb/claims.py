@@ -22,10 +22,38 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
+from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import tables
+
+if TYPE_CHECKING:
+    from .tables import Pair, Table
 
 VERDICTS = ("holds", "fails", "open", "not testable")
+MARKS = {"holds": "✓", "fails": "✗", "open": "○", "not testable": "–"}
+FOREST = """
+.fednb-forest { --holds: #00705a; --fails: #b04400; --open: #0072b2; }
+html[data-theme="dark"] .fednb-forest {
+  --holds: #35c79d; --fails: #ff8f4d; --open: #56b4e9;
+}
+.fednb-forest { font-size: 0.85rem; margin: 0.5rem 0 1rem; }
+.fednb-forest .line {
+  align-items: center; border-top: 1px solid rgba(128, 128, 128, 0.25); display: grid;
+  gap: 0 0.8rem; grid-template-columns: minmax(11rem, 5fr) 13rem minmax(12rem, 6fr);
+  padding: 0.15rem 0;
+}
+.fednb-forest svg { display: block; height: 20px; width: 208px; overflow: visible; }
+.fednb-forest .holds { color: var(--holds); }
+.fednb-forest .fails { color: var(--fails); }
+.fednb-forest .open { color: var(--open); }
+.fednb-forest .verdict { font-weight: 600; }
+@media (max-width: 720px) {
+  .fednb-forest .line { grid-template-columns: 1fr; padding: 0.4rem 0; }
+}
+"""
 
 
 class Interval(NamedTuple):
@@ -34,6 +62,32 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+def effect(pair: Pair) -> Interval:
+    """The interval of a paired difference, in percent points if it is one of shares."""
+    scale = 100 if pair.points else 1
+    return Interval(scale * pair.mean, scale * pair.low, scale * pair.high)
+
+
+def mean_of(values: Iterable[float]) -> Interval:
+    """The mean of some numbers with its 95 % t-interval."""
+    from scipy.stats import t
+
+    x = [float(value) for value in values]
+    if not x or any(math.isnan(value) for value in x):
+        raise ValueError(f"mean_of({x}): give at least one number, and no nan")
+    mean = sum(x) / len(x)
+    if len(x) == 1:
+        return Interval(mean, math.nan, math.nan)
+    variance = sum((value - mean) ** 2 for value in x) / (len(x) - 1)
+    half = float(t.ppf(0.975, len(x) - 1)) * math.sqrt(variance / len(x))
+    return Interval(mean, mean - half, mean + half)
+
+
+def exactly(value: float) -> Interval:
+    """The interval of a number without noise: a toy, a proof, a count of all cases."""
+    return Interval(value, value, value)
 
 
 @dataclass(frozen=True)
@@ -88,7 +142,7 @@ class Claim:
             return self.reason
         mean, low, high = self.interval
         words = f"{mean:+.3g} {self.unit}"
-        if not math.isnan(low):
+        if low < high:
             words += f" ({low:+.3g} to {high:+.3g})"
         words += f", {self.replicates}; {self.scale}"
         if self.printed is not None:
@@ -121,6 +175,108 @@ def tally(claims: Iterable[Claim]) -> dict[str, int]:
     return {verdict: found.count(verdict) for verdict in VERDICTS}
 
 
+def judged(claims: Iterable[Claim], caption: str = "The paper's claims") -> Table:
+    """A table of claims with our evidence and the verdicts, as the page shows it.
+
+    Give the paper's claims, or questions of our own, not both: the caption counts them.
+    """
+    claims = list(claims)
+    if len({claim.ours for claim in claims}) != 1:
+        raise ValueError("give the paper's claims, or questions of ours, and not both")
+    counts = ", ".join(f"{n} {name}" for name, n in tally(claims).items() if n)
+    heads = ("claim", "where", "our runs", "verdict")
+    rows = []
+    for claim in claims:
+        seen = f"{claim.evidence}. So: {claim.why}."
+        verdict = f"{MARKS[claim.verdict]} {claim.verdict}"
+        rows.append((claim.statement, claim.where, seen, verdict))
+    return tables.words(heads, rows, f"{caption}: {counts}.")
+
+
+def forest(claims: Iterable[Claim], caption: str = "The paper's claims") -> Table:
+    """Claims as bars against the line that they have to pass, one above the other.
+
+    A bar is our interval, its dot the mean, a diamond the effect that the paper prints;
+    colour and word tell the verdict. Effects have different units, so every line has
+    its own scale, and its numbers stand beside it. What is not testable has no bar.
+    """
+    claims = list(claims)
+    counts = ", ".join(f"{n} {name}" for name, n in tally(claims).items() if n)
+    caption = f"{caption}: {counts}."
+    lines = "".join(_line(claim) for claim in claims)
+    page = (
+        f'<div class="fednb-forest" role="list" aria-label="{escape(caption)}">'
+        f"<style>{FOREST}</style><p>{escape(caption)}</p>{lines}</div>"
+    )
+    words = []
+    for claim in claims:
+        said = [_numbers(claim), claim.verdict]
+        words.append(f"{claim.statement}: {', '.join(filter(None, said))}")
+    return tables.Table(page, "\n".join([caption, *words]))
+
+
+def _line(claim: Claim) -> str:
+    """One claim of a forest, as HTML."""
+    kind = claim.verdict.replace(" ", "-")
+    verdict = (
+        f'<span class="verdict {kind}">{MARKS[claim.verdict]} {claim.verdict}</span>'
+    )
+    bar = "" if claim.interval is None else _bar(claim, kind)
+    return (
+        f'<div class="line" role="listitem"><div>{escape(claim.statement)}</div>'
+        f"<div>{bar}</div><div>{verdict} {escape(_numbers(claim))}</div></div>"
+    )
+
+
+def _bar(claim: Claim, kind: str) -> str:
+    """The interval, its mean and the paper's effect around the claim's line, as SVG."""
+    assert claim.interval is not None
+    mean, low, high = (x - claim.threshold for x in claim.interval)
+    paper = None if claim.printed is None else claim.printed - claim.threshold
+    ends = [x for x in (mean, low, high, paper) if x is not None and not math.isnan(x)]
+    longest = max(map(abs, ends)) or 1.0
+    at = partial(_place, longest=longest)
+    parts = ['<path d="M0 -9V9" stroke="currentColor" stroke-width="1"/>']
+    if low < high:
+        line = f"M{at(low)} 0H{at(high)}"
+        parts.append(
+            f'<path class="{kind}" d="{line}" stroke="currentColor" stroke-width="3"/>'
+        )
+    parts.append(
+        f'<circle class="{kind}" cx="{at(mean)}" r="4.5" fill="currentColor"/>'
+    )
+    if paper is not None:
+        diamond = f"M{at(paper)} -6l6 6l-6 6l-6 -6z"
+        parts.append(
+            f'<path d="{diamond}" fill="none" stroke="currentColor" '
+            'stroke-width="1.5"/>'
+        )
+    words = escape(f"{claim.statement}: {_numbers(claim)}")
+    shapes = "".join(parts)
+    return (
+        f'<svg viewBox="-104 -10 208 20" role="img" aria-label="{words}">{shapes}</svg>'
+    )
+
+
+def _place(x: float, longest: float) -> str:
+    return f"{95 * x / longest:.1f}"
+
+
+def _numbers(claim: Claim) -> str:
+    """Our effect, its interval and the paper's effect, short."""
+    if claim.interval is None:
+        return ""
+    mean, low, high = claim.interval
+    words = f"{mean:+.2g}"
+    if low < high:
+        words += f" ({low:+.2g} to {high:+.2g})"
+    if claim.printed is not None:
+        words += f", paper {claim.printed:+.2g}"
+    if claim.threshold:
+        words += f", line at {claim.threshold:g}"
+    return f"{words} {claim.unit}".strip()
+
+
 def write(path: str | Path, claims: Iterable[Claim]) -> None:
     """Write claims with their verdicts as JSON, for the pages that quote them."""
     rows = []
@@ -128,15 +284,19 @@ def write(path: str | Path, claims: Iterable[Claim]) -> None:
         row = asdict(claim)
         if claim.interval is not None:
             row["interval"] = [_number(x) for x in claim.interval]
+        if claim.printed is not None:
+            row["printed"] = _number(claim.printed)
         rows.append(row | {"verdict": claim.verdict})
-    text = json.dumps(rows, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    page = {"claims": rows}
+    text = json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     Path(path).write_text(text, encoding="utf-8")
 
 
 def read(path: str | Path) -> list[Claim]:
     """Read claims; a verdict that does not follow from its numbers is an error."""
     claims = []
-    for row in json.loads(Path(path).read_text(encoding="utf-8")):
+    page = json.loads(Path(path).read_text(encoding="utf-8"))
+    for row in page["claims"]:
         verdict = row.pop("verdict")
         if row["interval"] is not None:
             row["interval"] = Interval(*(_unwrapped(x) for x in row["interval"]))

@@ -40,17 +40,22 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
         )
     names, code = labels.long().unique(return_inverse=True)  # (C,), (K,)
     place = torch.arange(len(labels), device=labels.device)
+    # (C,) where each cluster appears first
     first = torch.full((len(names),), len(labels), device=labels.device)
-    first = first.scatter_reduce(
-        0, code, place, "amin"
-    )  # (C,) where each cluster is met first
+    first = first.scatter_reduce(0, code, place, "amin")
     return first.argsort().argsort()[code]
 
 
-def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
-    """Rename clusters (K,) so that most clients keep the name that they had before.
+def num_clusters(labels: Tensor) -> int:
+    """How many clusters there are, if labels (K,) use all of 0, 1, ..., C - 1: C."""
+    return int(labels.max()) + 1
 
-    There are n names, 0..n-1, before and after.
+
+def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
+    """Rename clusters so that as many clients as possible keep their old name: (K,).
+
+    ``found`` (K,) are the new clusters, ``old`` (K,) the names that clients had before.
+    All names are among 0, 1, ..., n - 1, before and after.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -63,7 +68,10 @@ def keep_names(found: Tensor, old: Tensor, n: int) -> Tensor:
 
 
 def steady_names(labels: Tensor | np.ndarray) -> np.ndarray:
-    """Rename the clusters of each round after those of the round before: (T, K)."""
+    """Let clusters keep their names over rounds: (T, K) -> (T, K).
+
+    Each round's clusters are renamed by `keep_names` after those of the round before.
+    """
     rows = torch.as_tensor(np.array(labels))
     for t in range(1, len(rows)):
         n = int(rows[t - 1 : t + 1].max()) + 1
@@ -95,12 +103,14 @@ def weighted_kmeans(
     """Split rows (K, D) into k clusters by weighted k-means: (K,) labels.
 
     Minimises WeCFL's Eq. 3b, Σ_i λ_i ‖g_i - G_c(i)‖², by Lloyd's steps from `n_init`
-    k-means++ starts, the best of which wins: a local optimum, not surely the global
+    k-means++ starts, the best of which wins: a local optimum, not always the global
     one. `weights` (K,) are the λ; equal ones give FeSEM's clustering, and a client of
-    weight 0 has no say in where the means lie but joins the nearest. Computed in
-    float64; the same seed gives the same labels. Each cluster has a member: if fewer
-    than k rows of positive weight are *different*, there are only that many clusters.
-    k larger than K is an error.
+    weight 0 does not move the means but joins the nearest one.
+
+    Computed in float64; the same seed gives the same labels. Another order of the rows
+    acts like another seed, since k-means++ draws rows by their position. No cluster is
+    empty: if fewer than k rows of positive weight are *different*, there are only that
+    many clusters. k larger than K is an error.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -122,10 +132,11 @@ def weighted_kmeans(
 def kmeans_objective(
     x: Tensor, weights: Tensor, labels: Tensor, centres: Tensor
 ) -> Tensor:
-    """What WeCFL's clustering minimises (Eq. 3b): a number.
+    """The objective of WeCFL's clustering (Eq. 3b), a number.
 
-    F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i. `x` (K, D) are the clients' rows, `centres`
-    (C, D) the clusters', `labels` (K,) say whose centre counts.
+    F = Σ_i λ_i ‖g_i - G_c(i)‖² / Σ_i λ_i. `x` (K, D) are the clients' rows, `weights`
+    (K,) the λ, `centres` (C, D) the clusters' centres, and `labels` (K,) say which
+    centre belongs to each client.
     """
     gap = ((x - centres[labels]) ** 2).sum(1)  # (K,)
     objective = (weights * gap).sum() / weights.sum()
@@ -141,7 +152,7 @@ class Spectral(NamedTuple):
     """The best of several spectral clusterings."""
 
     labels: Tensor  # (K,) all 0 if none was good enough
-    score: float  # the least Davies-Bouldin score; inf if there was nothing to try
+    score: float  # the lowest Davies-Bouldin score; inf if no cut was tried
 
 
 def best_spectral(
@@ -155,13 +166,15 @@ def best_spectral(
 ) -> Spectral:
     """Cut an affinity matrix (K, K) into 2, ..., n_max clusters and keep the best cut.
 
-    FedGWC, Algorithm 2. Best is the least Davies-Bouldin score; if that exceeds
-    ``bound``, nothing is cut and all labels are 0. A client's features for that score
-    are its row of W (``score_on="affinity"``, as printed) or the ``"embedding"``, the
-    first n non-trivial eigenvectors (as released). Eigenvectors become clusters by
+    FedGWC, Algorithm 2. The best cut has the lowest Davies-Bouldin score; if that
+    exceeds ``bound``, nothing is cut and all labels are 0. Cuts with a cluster of fewer
+    than ``smallest`` clients are left out.
+
+    ``score_on`` says which features of a client are scored: its row of W
+    (``"affinity"``, as printed) or the first n non-trivial eigenvectors
+    (``"embedding"``, as released). ``assign`` says how eigenvectors become clusters: by
     ``"kmeans"``; by ``"ng"``, k-means of rows of unit length (Ng, Jordan, Weiss 2001);
-    or by ``"cluster_qr"``, a pivoted QR without randomness. Cuts with a cluster of
-    fewer than ``smallest`` clients do not count.
+    or by ``"cluster_qr"``, a pivoted QR without randomness.
     """
     checks.argument("best_spectral", "n_max", n_max, checks.integer(0))
     checks.argument("best_spectral", "seed", seed, SEED)
@@ -172,39 +185,41 @@ def best_spectral(
     A = _affinity(W)
     best = Spectral(torch.zeros(len(A), dtype=torch.int64), math.inf)
     n_max = min(n_max, len(A) - 1, len(A) // smallest)
-    # eigenvectors of equal numbers are arbitrary
-    differ = n_max >= 2 and np.ptp(A[~np.eye(len(A), dtype=bool)]) > 1e-8
+    # if all pairs are equally alike, the eigenvectors are arbitrary: nothing is cut
+    differ = n_max >= 2 and np.ptp(_off_diagonal(A)) > 1e-8
     if differ:
-        maps = _eigenmaps(A, n_max + 1)  # (K, n_max + 1)
+        maps = eigenmaps(A, n_max + 1)  # (K, n_max + 1)
         for n in range(2, n_max + 1):
-            labels = _assign(maps[:, :n], n, seed, assign)
+            labels = cut_maps(maps[:, :n], n, seed, assign)
             sizes = np.bincount(labels)
             if len(sizes) < n or sizes.min() < smallest:
                 continue  # clients that coincide make fewer clusters
             features = A if score_on == "affinity" else maps[:, 1 : n + 1]
-            score = _davies_bouldin(features, labels)
+            score = davies_bouldin_of_rows(features, labels)
             if score < best.score:
                 best = Spectral(torch.from_numpy(labels), score)
-    labels = best.labels if best.score <= bound else torch.zeros_like(best.labels)
-    return Spectral(_named(labels, W), best.score)
+    chosen = best.labels
+    if best.score > bound:
+        chosen = torch.zeros_like(chosen)
+    return Spectral(_named(chosen, W), best.score)
 
 
 def spectral(W: Tensor | np.ndarray, k: int, seed: int) -> Tensor:
     """Cut an affinity matrix (K, K) into at most k spectral clusters: (K,) labels.
 
     k-means of the k leading generalised eigenvectors of the graph whose edges are W
-    (Shi and Malik 2000). Weights of an affinity are not negative: a negative one counts
-    as no edge. A graph without edges is one cluster.
+    (Shi and Malik 2000). A negative affinity counts as no edge. A graph without edges
+    is one cluster.
     """
     checks.argument("spectral", "k", k, checks.integer())
     checks.argument("spectral", "seed", seed, SEED)
     A = _affinity(W).clip(0)
     if not 1 <= k <= len(A):
         raise ValueError(f"k={k} clusters of {len(A)} rows: k must lie in 1..{len(A)}")
-    if not (A[~np.eye(len(A), dtype=bool)] > 0).any():
-        return _named(np.zeros(len(A)), W)
-    labels = torch.from_numpy(_assign(_eigenmaps(A, k), k, seed, "kmeans"))
-    return labels.to(W.device if isinstance(W, Tensor) else "cpu")
+    if not (_off_diagonal(A) > 0).any():
+        return _one_cluster(W)
+    labels = torch.from_numpy(cut_maps(eigenmaps(A, k), k, seed, "kmeans"))
+    return labels.to(_device(W))
 
 
 def bipartition(S: Tensor | np.ndarray, linkage: str = "complete") -> Tensor:
@@ -250,27 +265,26 @@ def otsu_components(
 ) -> Tensor:
     """Link every pair that attracts each other strongly: (K, K) -> (K,) labels.
 
-    Pairs with A_ab >= τ are linked, and the connected parts are the clusters. The end
-    of GCFL's Algorithm 1. τ is Otsu's threshold of the values above the diagonal: it
-    cuts them in weak and strong with the largest variance between the two, at the edge
-    of one of ``bins`` equal bins from the least value to the largest, or anywhere if
-    ``bins`` is None. Otsu always finds two sorts, be there two or not; only if all
-    values are equal, to six digits, there is one cluster. With ``join`` a client
-    without a strong tie is linked to the one that attracts it most, instead of being a
-    cluster of its own.
+    The end of GCFL's Algorithm 1: pairs with A_ab >= τ are linked, and the connected
+    parts are the clusters. τ is Otsu's threshold of the values above the diagonal. It
+    divides them into weak and strong ones with the largest variance between the two, at
+    the edge of one of ``bins`` equal bins from the lowest value to the highest, or
+    anywhere if ``bins`` is None. Otsu always finds two groups of values, whether there
+    are two or not; only if all values are equal, to six digits, there is one cluster.
+    A client without a link is a cluster of its own; with ``join`` it is linked to the
+    client that attracts it most.
     """
     checks.argument("otsu_components", "bins", bins, BINS)
     values, above, low, high = _pairs(A)
     if low == high:
-        return _named(np.zeros(len(values)), A)
+        return _one_cluster(A)
     links = values >= _otsu(above, bins)
     np.fill_diagonal(links, False)
     if join:
         np.fill_diagonal(values, -1)
         alone = np.flatnonzero(~links.any(1))
         links[alone, values[alone].argmax(1)] = True
-    labels = components(links)
-    return labels.to(A.device) if isinstance(A, Tensor) else labels
+    return components(links).to(_device(A))
 
 
 def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
@@ -286,15 +300,18 @@ def otsu_threshold(A: Tensor | np.ndarray, bins: int | None = 256) -> float:
 
 
 def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """A (K, K) in units of its least and largest pair, and what belongs to it.
+    """A scaled so that its pairs lie in [0, 1], and the scale.
 
-    The values above its diagonal, then the two pairs; equal if all are alike.
+    Returns the scaled matrix (K, K), its values above the diagonal, and the lowest and
+    highest of these before scaling. If all are equal, nothing is scaled, and the lowest
+    is returned twice.
     """
     values = _affinity(A, "A")
     upper = np.triu(np.ones(values.shape, dtype=bool), 1)
-    low, high = (
-        (values[upper].min(), values[upper].max()) if upper.any() else (0.0, 0.0)
-    )
+    if not upper.any():  # a single client
+        return values, values[upper], 0.0, 0.0
+    low = values[upper].min()
+    high = values[upper].max()
     if high - low <= 1e-6 * max(abs(low), abs(high)):
         return values, values[upper], low, low
     values = (values - low) / (high - low)  # Otsu's cut is the same on every scale
@@ -303,21 +320,29 @@ def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float
 
 def _otsu(values: np.ndarray, bins: int | None) -> float:
     """The least value, or bin edge, of the strong among values in [0, 1]."""
-    from skimage.filters import threshold_otsu
-
-    if bins is None:  # every value is a bin; Otsu names the last of the weak
+    if bins is None:  # every value is a bin; the cut is the next one after the weak
         centres, counts = np.unique(values, return_counts=True)
-        return float(
-            centres[
-                np.searchsorted(
-                    centres, threshold_otsu(hist=(counts, centres)), side="right"
-                )
-            ]
-        )
+        return float(centres[_last_weak(counts, centres) + 1])
     counts, edges = np.histogram(values, bins, range=(0, 1))
-    return float(
-        threshold_otsu(hist=(counts, edges[1:]))
-    )  # bins named by their upper edges: then weak < τ <= strong
+    upper = edges[1:]  # bins named by their upper edges: then weak < τ <= strong
+    return float(upper[_last_weak(counts, upper)])
+
+
+def _last_weak(counts: np.ndarray, centres: np.ndarray) -> int:
+    """Otsu's cut of a histogram (B,): the last of the weak bins.
+
+    It makes n₁ n₂ (μ₁ - μ₂)², the variance between weak and strong, largest. The first
+    and the last bin must not be empty. Numbers of values are single precision, as in
+    scikit-image, with which this agrees in every bit.
+    """
+    counts = counts.astype(np.float32)
+    sums = counts * centres
+    n_weak = np.cumsum(counts)
+    n_strong = np.cumsum(counts[::-1])[::-1]
+    mean_weak = np.cumsum(sums) / n_weak
+    mean_strong = np.cumsum(sums[::-1])[::-1] / n_strong
+    gap = mean_weak[:-1] - mean_strong[1:]
+    return int(np.argmax(n_weak[:-1] * n_strong[1:] * gap**2))
 
 
 def by_distance(
@@ -331,54 +356,55 @@ def by_distance(
 ) -> Tensor:
     """Cluster by distances (K, K) with any of the clusterers of OCFL: (K,) labels.
 
-    ``"kmeans"`` (which is told k) and ``"meanshift"`` take row i of D as the features
-    of client i: clients are alike if they are as far from everybody. ``"hdbscan"``
-    takes distances, and what it calls ``noise`` is dealt with as in `hdbscan`.
-    ``"affinity"`` propagation wants similarities, -D; ``swapped`` hands it the
-    distances as OCFL's released code does, so that the farthest clients are its best
-    examples.
+    ``"kmeans"`` (which needs k) and ``"meanshift"`` take row i of D as the features of
+    client i: two clients are alike if their distances to all clients are. ``"hdbscan"``
+    takes distances; `hdbscan` says what ``noise`` means. ``"affinity"`` propagation
+    takes similarities, -D; with ``swapped`` it is given the distances themselves, as in
+    OCFL's released code, so that it prefers the farthest clients as examples.
     """
     checks.argument("by_distance", "clusterer", clusterer, CLUSTERER)
     checks.argument("by_distance", "k", k, checks.integer(1))
     distances = _distances(D)
     if len(distances) == 1:
-        return _named(np.zeros(1), D)
+        return _one_cluster(D)
     if clusterer == "kmeans":
         equal = np.ones(len(distances))
         return weighted_kmeans(D, equal, min(k, len(distances)), seed)
     if clusterer == "affinity":
         similarities = distances if swapped else -distances
         return _named(affinity_propagation(similarities, seed), D)
-    return mean_shift(D) if clusterer == "meanshift" else hdbscan(D, noise=noise)
+    if clusterer == "meanshift":
+        return mean_shift(D)
+    return hdbscan(D, noise=noise)
 
 
 def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
-    """Let clients of similarity S (K, K) choose examples among themselves: (K,) labels.
+    """Affinity propagation (Frey and Dueck 2007) of similarities (K, K): (K,) labels.
 
-    Affinity propagation (Frey and Dueck 2007). How many examples there are follows from
-    the median of S, which is what a client must be worth to become one. All share one
-    cluster if the messages do not settle, or if all similarities are equal.
+    Clients choose examples among themselves. How many examples there are follows from
+    their preference, for which the median of S is taken. If the messages do not
+    converge, or all similarities are equal, there is one cluster.
     """
     from sklearn.cluster import AffinityPropagation
 
     checks.argument("affinity_propagation", "seed", seed, SEED)
     A = _affinity(S, "S")
-    if len(A) == 1 or np.ptp(A[~np.eye(len(A), dtype=bool)]) == 0:
-        return _named(np.zeros(len(A)), S)
+    if len(A) == 1 or np.ptp(_off_diagonal(A)) == 0:
+        return _one_cluster(S)
     messages = AffinityPropagation(affinity="precomputed", random_state=seed)
     with warnings.catch_warnings():
-        # scikit-learn warns when nothing settles, and calls all clients -1
+        # scikit-learn warns if nothing converges, and labels all clients -1
         warnings.simplefilter("ignore")
         return _named(messages.fit_predict(A), S)
 
 
 def mean_shift(x: Tensor | np.ndarray) -> Tensor:
-    """Move each row (K, D) uphill to a peak of their density: (K,) labels.
+    """Mean shift (Comaniciu and Meer 2002) of rows (K, D): (K,) labels.
 
-    Rows that meet are a cluster (Comaniciu and Meer 2002). The bandwidth is
-    scikit-learn's guess, the mean distance to the farthest of the nearest 30 %. These
-    count the row itself: below seven rows it would be alone and the guess 0, so at
-    least one more is taken.
+    Each row moves uphill to a peak of the rows' density; rows that meet there are a
+    cluster. The bandwidth is scikit-learn's estimate: the mean distance of a row to the
+    farthest of its nearest 30 %. A row counts as its own neighbour, so with fewer than
+    seven rows 30 % would be the row alone, at distance 0; then two rows are taken.
     """
     from sklearn.cluster import MeanShift, estimate_bandwidth
     from threadpoolctl import threadpool_limits
@@ -396,13 +422,14 @@ def mean_shift(x: Tensor | np.ndarray) -> Tensor:
 def hdbscan(
     D: Tensor | np.ndarray, smallest: int | None = None, noise: str = "nearest"
 ) -> Tensor:
-    """Find the dense groups in distances D (K, K) by HDBSCAN: (K,) labels.
+    """HDBSCAN of distances D (K, K): (K,) labels.
 
-    They are those that last longest as a distance threshold sinks. No group has fewer
-    than ``smallest`` clients, a fifth of K by default as in OCFL, but at least 2.
-    Clients in no group, the ``noise``, join the group that is ``"nearest"`` on average,
-    or form one cluster ``"together"`` (which is what becomes of the label -1 in OCFL's
-    released code), or stay ``"alone"``. Without any group all are one cluster.
+    Its clusters are the dense groups that persist longest as a distance threshold
+    falls. None has fewer than ``smallest`` clients: by default a fifth of K, as in
+    OCFL, but at least 2. Clients outside all groups, the ``noise``, join the group that
+    is ``"nearest"`` on average, form one cluster ``"together"`` (the effect of the
+    label -1 in OCFL's released code), or stay ``"alone"``. If there is no group, all
+    clients are one cluster.
     """
     from sklearn.cluster import HDBSCAN
 
@@ -413,28 +440,29 @@ def hdbscan(
     if smallest is None:
         smallest = max(2, round(len(A) / 5))
     if len(A) < smallest:
-        return _named(np.zeros(len(A)), D)
-    found = HDBSCAN(
-        min_cluster_size=smallest, metric="precomputed", copy=True
-    ).fit_predict(A)
-    lost, groups = found < 0, range(found.max() + 1)
-    if noise == "nearest" and groups:
-        found[lost] = np.argmin(
-            [A[lost][:, found == c].mean(1) for c in groups], axis=0
-        )
-    if noise == "alone" and groups:
-        found[lost] = len(groups) + np.arange(lost.sum())
+        return _one_cluster(D)
+    density = HDBSCAN(min_cluster_size=smallest, metric="precomputed", copy=True)
+    found = density.fit_predict(A)
+    groups = found.max() + 1
+    if groups == 0:
+        return _one_cluster(D)
+    outside = found < 0
+    if noise == "nearest":
+        distance = [A[outside][:, found == c].mean(1) for c in range(groups)]
+        found[outside] = np.argmin(distance, axis=0)
+    if noise == "alone":
+        found[outside] = groups + np.arange(outside.sum())
     return _named(found, D)
 
 
 def agglomerative(
     D: Tensor | np.ndarray, threshold: float, linkage: str = "average"
 ) -> Tensor:
-    """Merge the nearest two clusters, by distances (K, K): (K,) labels.
+    """Merge the nearest two clusters again and again, by distances (K, K): (K,) labels.
 
-    It ends when they are ``threshold`` or more apart. How far two clusters are apart:
-    the ``"average"``, largest (``"complete"``) or least (``"single"``) distance of
-    their members.
+    Merging ends when the nearest two are ``threshold`` or more apart. The distance of
+    two clusters is the ``"average"``, largest (``"complete"``) or smallest
+    (``"single"``) distance between their members.
     """
     from sklearn.cluster import AgglomerativeClustering
 
@@ -443,7 +471,7 @@ def agglomerative(
     checks.argument("agglomerative", "threshold", threshold, checks.number(least=0))
     A = _affinity(D, "D")  # may be negative: BriggsHC.swapped hands over similarities
     if len(A) == 1:
-        return _named(np.zeros(1), D)
+        return _one_cluster(D)
     merge = AgglomerativeClustering(
         None, metric="precomputed", linkage=linkage, distance_threshold=threshold
     )
@@ -451,21 +479,38 @@ def agglomerative(
 
 
 def _named(found: Tensor | np.ndarray, like: Tensor | np.ndarray) -> Tensor:
-    """Labels as this module gives them, on the device of ``like``."""
-    device = like.device if isinstance(like, Tensor) else None
-    return relabel(torch.as_tensor(found, dtype=torch.int64, device=device))
+    """Labels (K,) in order of first appearance, on the device of ``like``."""
+    labels = torch.as_tensor(found, dtype=torch.int64, device=_device(like))
+    return relabel(labels)
 
 
-def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
-    """Spectral coordinates (K, n).
+def _one_cluster(like: Tensor | np.ndarray) -> Tensor:
+    """Labels (K,) of K clients in one cluster, on the device of ``like`` (K, ...)."""
+    return torch.zeros(len(like), dtype=torch.int64, device=_device(like))
 
-    The n least eigenvectors u of I - D^-½ W D^-½, as D^-½ u; the first is constant.
+
+def _device(x: Tensor | np.ndarray) -> torch.device:
+    """Where results for the argument ``x`` belong; arrays are on the CPU."""
+    return x.device if isinstance(x, Tensor) else torch.device("cpu")
+
+
+def _off_diagonal(A: np.ndarray) -> np.ndarray:
+    """The entries of A (K, K) outside its diagonal, in one vector."""
+    return A[~np.eye(len(A), dtype=bool)]
+
+
+def eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
+    """Spectral coordinates of a graph (K, K): (K, n).
+
+    They are D^-½ u for the eigenvectors u of the n smallest eigenvalues of
+    I - D^-½ W D^-½; the first is constant.
     """
     from scipy.linalg import LinAlgError, eigh
 
-    W = W - np.diag(W.diagonal())  # a graph's Laplacian knows no loops
+    K = len(W)
+    W = W - np.diag(W.diagonal())  # a graph without loops
     scale = 1 / np.sqrt(np.where(W.sum(1) > 0, W.sum(1), 1))
-    K, M = len(W), W * scale * scale[:, None]  # D^-½ W D^-½
+    M = W * scale * scale[:, None]  # D^-½ W D^-½
     try:
         u = eigh(M, subset_by_index=(K - n, K - 1))[1]  # ascending
     except LinAlgError:  # LAPACK can fail where many eigenvalues nearly coincide
@@ -473,17 +518,17 @@ def _eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
     return u[:, ::-1] * scale[:, None]
 
 
-def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
+def davies_bouldin_of_rows(x: np.ndarray, labels: np.ndarray) -> float:
     """Davies-Bouldin score (FedGWC, Eq. 42); infinite if two centroids coincide.
 
     scikit-learn takes coinciding centroids for perfect clusters, and is slow for few
     rows.
     """
     clusters = [x[labels == c] for c in range(labels.max() + 1)]
-    centres = np.stack([own.mean(0) for own in clusters])
+    centres = np.stack([rows.mean(0) for rows in clusters])
     radii = [
-        np.linalg.norm(own - centre, axis=1).mean()
-        for own, centre in zip(clusters, centres, strict=True)
+        np.linalg.norm(rows - centre, axis=1).mean()
+        for rows, centre in zip(clusters, centres, strict=True)
     ]
     spread = np.array(radii)
     distance = np.linalg.norm(centres[:, None] - centres, axis=2)
@@ -493,17 +538,16 @@ def _davies_bouldin(x: np.ndarray, labels: np.ndarray) -> float:
     return float(((spread[:, None] + spread) / distance).max(1).mean())
 
 
-def _assign(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
+def cut_maps(maps: np.ndarray, n: int, seed: int, assign: str) -> np.ndarray:
     """Labels (K,) from n spectral coordinates (K, n)."""
     if assign == "cluster_qr":
         from scipy.linalg import polar, qr
 
-        pivots = qr(maps.T, mode="r", pivoting=True)[1][
-            :n
-        ]  # n clients that point in the most different directions
-        return np.abs(maps @ polar(maps[pivots].T)[0]).argmax(
-            1
-        )  # turned so that each has an axis to itself
+        # n clients that point in the most different directions
+        pivots = qr(maps.T, mode="r", pivoting=True)[1][:n]
+        # rotate, so that each of them lies along an axis of its own
+        rotation = polar(maps[pivots].T)[0]
+        return np.abs(maps @ rotation).argmax(1)
     if assign == "ng":
         length = np.linalg.norm(maps, axis=1, keepdims=True)
         maps = maps / np.where(length > 0, length, 1)
@@ -533,27 +577,27 @@ def _distances(D: Tensor | np.ndarray) -> np.ndarray:
 
 
 def _float64(x: Tensor | np.ndarray, name: str = "x") -> np.ndarray:
+    """The argument called ``name`` as an array of float64."""
     if isinstance(x, Tensor):
         return np.asarray(x.detach().cpu().double())
     return checks.array("clustering", name, x).astype(np.float64, copy=False)
 
 
 def _fold(rows: np.ndarray) -> np.ndarray:
-    """The same points in K, not D, dimensions.
+    """Rows (K, D) as (K, min(K, D)), with the same distances between them.
 
-    k-means needs distances only, and the Gram matrix has them.
+    k-means needs nothing but distances, and the Gram matrix x xᵀ determines them:
+    x xᵀ = V diag(λ) Vᵀ = z zᵀ with z = V diag(√λ).
     """
     if rows.shape[1] <= len(rows):
         return rows
     x = rows - rows.mean(0)  # (K, D)
-    size, axes = np.linalg.eigh(
-        x @ x.T
-    )  # x xᵀ = V diag(λ) Vᵀ = z zᵀ with z = V diag(√λ)
+    size, axes = np.linalg.eigh(x @ x.T)
     return axes * np.sqrt(size.clip(0))  # (K, K)
 
 
 def _check(rows: np.ndarray, weights: np.ndarray, k: int) -> None:
-    """Rows (K, D) and weights (K,) must be sound, and enough for k clusters."""
+    """Refuse rows (K, D) or weights (K,) that are no finite numbers, and k > K."""
     if rows.ndim != 2 or weights.shape != rows.shape[:1] or rows.shape[1] == 0:
         raise ValueError(
             f"x {rows.shape} and weights {weights.shape} do not match: give (K, D) and "

@@ -1,17 +1,22 @@
-"""Faster convolutional nets on CPU cores: the same numbers from kernels that fill the vector lanes.
+"""Faster convolutional nets on CPU cores: the same numbers from fuller vector lanes.
 
-A CPU convolution puts output channels into vector lanes, 16 at a time, and the NCHW max-pool is scalar code; the small
-nets of federated learning (3 → 6 → 16 channels) lose much of their time to that. Three remedies, chosen per layer:
+A CPU convolution puts output channels into vector lanes, 16 at a time, and the NCHW
+max-pool is scalar code; the small nets of federated learning (3 → 6 → 16 channels) lose
+much of their time to that. Three remedies, chosen per layer:
 
-* **paired columns**, for a first layer of few channels: copies of the kernel at column offsets 0 and 1, run with stride
-  2 along the width, give each two neighbouring outputs as two channels. Twice the lanes work, for (k + 1)/k times the
-  arithmetic, and the pool's maximum over columns becomes a maximum of two contiguous blocks.
-* **channels last**, for the other layers: native kernels, whose max-pool is vectorised in this layout only.
-* **pool, then ReLU**, on a quarter of the data: the two commute, and so do their gradients.
+* **paired columns**, for a first layer of few channels: copies of the kernel at column
+  offsets 0 and 1, run with stride 2 along the width, give each two neighbouring outputs
+  as two channels. Twice the lanes work, for (k + 1)/k times the arithmetic, and the
+  pool's maximum over columns becomes a maximum of two contiguous blocks.
+* **channels last**, for the other layers: native kernels, whose max-pool is vectorised
+  in this layout only.
+* **pool, then ReLU**, on a quarter of the data: the two commute, and so do their
+  gradients.
 """
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +28,12 @@ LANES = 16  # float32 numbers in a 512-bit register
 
 
 def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
-    """Return a faster function of an NCHW batch with the outputs and gradients of `module`; None if we know none.
+    """A faster function of an NCHW batch that does what `module` does; None if unknown.
 
-    `module` must be a (nested) `nn.Sequential` of Conv2d, BatchNorm2d, ReLU, MaxPool2d, Flatten and Linear, with at
-    least one pool. The function reads the module's own parameters, buffers and `training` flag at each call, so that
-    weights may be loaded in place between calls. Forward hooks may not run; each thread needs its own module.
+    `module` must be a (nested) `nn.Sequential` of Conv2d, BatchNorm2d, ReLU, MaxPool2d,
+    Flatten and Linear, with at least one pool. The function reads the module's own
+    parameters, buffers and `training` flag at each call, so that weights may be loaded
+    in place between calls. Forward hooks may not run; each thread needs its own module.
     """
     layers = _pool_first(_leaves(module))
     if not any(type(a) is nn.MaxPool2d for a in layers) or any(
@@ -35,11 +41,12 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     ):
         return None
     paired = _pairs_pay(layers)
+    first: Any = layers[0]
 
     def forward(x: Tensor) -> Tensor:
         if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return module(x)
-        x = _paired(layers[0], x) if paired else _channels_last(x)
+        x = _paired(first, x) if paired else _channels_last(x)
         for layer in layers[3:] if paired else layers:
             x = layer(_channels_last(x) if type(layer) is nn.MaxPool2d else x)
         return x
@@ -48,11 +55,12 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
 
 
 def keep_memory(largest: int = 32 << 20) -> bool:
-    """Ask the C library to keep freed memory for the next step; False where it cannot be asked (not glibc).
+    """Ask the C library to keep freed memory for the next step; False if not glibc.
 
-    By default glibc returns the pages of an SGD step to the system and faults them in again at the next, above all in
-    threads: a tenth to a fifth of the time of the plain nets measured. Blocks above `largest` bytes are still returned.
-    The request holds for the whole process.
+    By default glibc returns the pages of an SGD step to the system and faults them in
+    again at the next, above all in threads: a tenth to a fifth of the time of the plain
+    nets measured. Blocks above `largest` bytes are still returned. The request holds
+    for the whole process.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -80,10 +88,14 @@ def _pool_first(layers: list[nn.Module]) -> list[nn.Module]:
 
 
 def _pairs_pay(layers: list[nn.Module]) -> bool:
-    """Does the net begin with Conv2d (stride 1, zero padding), MaxPool2d(2), ReLU, with few channels?"""
+    """Whether the net begins with a Conv2d of few channels, MaxPool2d(2) and ReLU.
+
+    The convolution must have stride 1 and zero padding.
+    """
     if [type(a) for a in layers[:3]] != [nn.Conv2d, nn.MaxPool2d, nn.ReLU]:
         return False
-    conv, pool, _ = layers[:3]
+    conv: Any = layers[0]
+    pool: Any = layers[1]
     plain = (conv.stride, conv.dilation, conv.groups, conv.padding_mode) == (
         (1, 1),
         (1, 1),
@@ -108,27 +120,36 @@ def _pairs_pay(layers: list[nn.Module]) -> bool:
 
 
 def _channels_last(x: Tensor) -> Tensor:
-    # clone, not contiguous(): one channel is the same bytes in both layouts, and only fresh strides say which is meant
+    # clone, not contiguous(): one channel is the same bytes in both layouts, and only
+    # fresh strides say which is meant
     return x if x.stride(1) == 1 else x.clone(memory_format=torch.channels_last)
 
 
 def _paired(conv: nn.Conv2d, x: Tensor) -> Tensor:
-    """relu(maxpool(conv(x))), (N, C, H, W) -> (N, D, H'/2, W'/2), where conv(x) is (N, D, H', W')."""
-    # B[(s, d), c, i, j] = w[d, c, i, j - s], so that z[n, (s, d), i, m] = conv(x)[n, d, i, 2m + s], s = 0, 1
+    """relu(maxpool(conv(x))): (N, C, H, W) -> (N, D, H'/2, W'/2).
+
+    Here conv(x) is (N, D, H', W').
+    """
+    # B[(s, d), c, i, j] = w[d, c, i, j - s] for s = 0, 1, so that
+    # z[n, (s, d), i, m] = conv(x)[n, d, i, 2m + s]
     B = torch.cat([F.pad(conv.weight, (s, 1 - s)) for s in (0, 1)])
     z = F.conv2d(x.contiguous(), B, None, (1, 2), conv.padding)  # (N, 2D, H', W'/2)
     return _PoolReLU.apply(z, conv.bias)  # max(z + b) = max(z) + b
 
 
 class _PoolReLU(torch.autograd.Function):
-    """relu(b + max over 2×2) of paired columns, (N, 2D, H, W) -> (N, D, H // 2, W); of equals the first, as torch."""
+    """relu(b + max over 2×2) of paired columns: (N, 2D, H, W) -> (N, D, H // 2, W).
+
+    Of equal values the first is the maximum, as in torch.
+    """
 
     @staticmethod
     def forward(ctx, z: Tensor, b: Tensor | None) -> Tensor:
         left, right = z.chunk(2, 1)  # (N, D, H, W)
         m = torch.maximum(left, right)
         top, bottom = _row_pairs(m)  # (N, D, H // 2, W)
-        # which way the maximum is, as 0. or 1.: multiplying by numbers is vectorised, choosing by booleans is not
+        # which way the maximum is, as 0. or 1.: multiplying by numbers is vectorised,
+        # choosing by booleans is not
         rightwards = torch.gt(right, left, out=torch.empty_like(m))
         downwards = torch.gt(bottom, top, out=m.new_empty(top.shape))
         y = torch.maximum(top, bottom)

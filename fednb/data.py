@@ -1,10 +1,10 @@
 """Named data sets as arrays, and where they are looked for.
 
 `load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`;
-torchvision's (for the medical sets, medmnist's) files in `$FEDNB_CACHE` or
-`~/.cache/fednb`; a download into that cache. A set that cannot be had is a
-FileNotFoundError that says what was looked for, where, and what to do. `digits` is
-embedded in scikit-learn and needs neither file nor network.
+torchvision's (for the medical sets, MedMNIST's) files in `$FEDNB_CACHE` or
+`~/.cache/fednb`; a download into that cache, which needs `fednb[papers]`. A set that
+cannot be had is a FileNotFoundError that says what was looked for, where, and what to
+do. `digits` is embedded in scikit-learn and needs neither file nor network.
 
 An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images,
 N x H x W (grey) or N x H x W x 3. Contents are verified: an npz by the checksum of the
@@ -18,9 +18,9 @@ come as lists and folders of images: `published` says which files go where, and
 `as_published` is the law that deals them.
 
 Data that are drawn rather than found come with their clients, for each client has a law
-of its own: `regression`, `synthetic` and `domains` give a Dataset and a Partition.
-Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`, they are data
-sets like any other, and `as_generated` is the law that deals them.
+of its own: `regression`, `synthetic`, `domains` and `shifted` give a Dataset and a
+Partition. Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`,
+they are data sets like any other, and `as_generated` is the law that deals them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
-import importlib
 import io
 import json
 import math
@@ -105,11 +104,89 @@ def _fingerprint(dataset: Dataset) -> str:
 _remembered_fingerprint = lru_cache(maxsize=4)(_fingerprint)  # a Dataset is its own key
 
 
+def from_arrays(
+    x: Any,
+    y: Any,
+    *,
+    name: str = "own",
+    n_train: int | None = None,
+    classes: int | None = None,
+) -> Dataset:
+    """Make a data set of your own samples: arrays, tensors or columns of a table.
+
+    Labels may be integers from 0, or words, which are numbered in sorted order (the
+    note tells which is which). Real numbers as labels make a regression only if
+    ``classes=0`` says so. Inputs reach the network as real numbers: a network that
+    embeds token ids calls ``x.long()`` first. ``n_train`` is how many rows, from the
+    first on, are dealt to clients; the others stay with the server.
+    """
+    checks.argument("from_arrays", "n_train", n_train, checks.optional(_COUNT))
+    checks.argument("from_arrays", "classes", classes, checks.optional(_COUNT))
+    inputs = _own_inputs(x)
+    labels, note = _own_labels(y, regression=classes == 0)
+    if len(inputs) != len(labels) or len(inputs) == 0:
+        raise ValueError(
+            f"from_arrays: {len(inputs)} rows of x, {len(labels)} of y: need as many, "
+            "and at least one"
+        )
+    if classes is None:
+        classes = int(labels.max()) + 1
+    rows = len(inputs) if n_train is None else n_train
+    if not 1 <= rows <= len(inputs):
+        raise ValueError(f"from_arrays(n_train={rows}): there are {len(inputs)} rows")
+    inputs.setflags(write=False)
+    labels.setflags(write=False)
+    made = Dataset(name, inputs, labels, n_train=rows, classes=classes, note=note)
+    return replace(made, sha256=fingerprint(made))
+
+
+_COUNT = checks.integer(0)
+
+
+def _plain_array(values: Any) -> np.ndarray:
+    """A copy of an array, a tensor or a table as an array."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    return np.array(values)
+
+
+def _own_inputs(x: Any) -> np.ndarray:
+    found = _plain_array(x)
+    if found.dtype == object or found.dtype.kind not in "biuf" or found.ndim < 2:
+        raise ValueError(
+            f"from_arrays: x has type {found.dtype} and shape {found.shape}: need "
+            "numbers, one row per sample; turn words into columns first "
+            "(pandas.get_dummies)"
+        )
+    return found.astype(np.float32) if found.dtype == np.float64 else found
+
+
+def _own_labels(y: Any, regression: bool) -> tuple[np.ndarray, str]:
+    """Labels as int64 from 0 (real numbers for a regression), and a note on names."""
+    found = _plain_array(y)
+    if found.ndim != 1:
+        raise ValueError(f"from_arrays: y has shape {found.shape}: need one per row")
+    if found.dtype == object:
+        found = found.astype(str)
+    if found.dtype.kind in "US":
+        names, numbers = np.unique(found.astype(str), return_inverse=True)
+        words = ", ".join(f"{i} = {name}" for i, name in enumerate(names[:20]))
+        return numbers.astype(np.int64), f"classes: {words}"
+    if found.dtype.kind == "f" and not regression:
+        raise ValueError(
+            f"from_arrays: y has type {found.dtype}: need integers or words for "
+            "classes, or classes=0 for a regression"
+        )
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"from_arrays: y has type {found.dtype}: need labels")
+    return found.astype(np.float32 if regression else np.int64), ""
+
+
 class Official(NamedTuple):
     """The published form of a data set."""
 
-    package: str
-    cls: str
+    package: str  # whose files they are
+    cls: str  # what the package calls it
     classes: int
     train: int  # images
     test: int
@@ -117,7 +194,9 @@ class Official(NamedTuple):
     split: str = ""  # which of several, where the package asks
     note: str = ""  # what its name promises and it lacks
     arrays: str = ""  # `Dataset.sha256` as a package must give it, "" if unknown
-    checked: bool = False  # whether the package verifies its files at each reading
+    checked: bool = False  # whether the files are verified at each reading
+    url: str = ""  # of an npz, where no class of torchvision fetches the set
+    md5: str = ""  # of that npz
 
 
 OFFICIAL = {
@@ -191,22 +270,26 @@ OFFICIAL = {
         split="bymerge",
     ),
     "pathmnist": Official(
-        package="medmnist",
+        package="MedMNIST",
         cls="PathMNIST",
         classes=9,
         train=89_996,
         test=7_180,
         pixels=28 * 28 * 3,
         checked=True,
+        url="https://zenodo.org/records/10519652/files/pathmnist.npz?download=1",
+        md5="a8b06965200029087d5bd730944a56c1",
     ),
     "bloodmnist": Official(
-        package="medmnist",
+        package="MedMNIST",
         cls="BloodMNIST",
         classes=8,
         train=11_959,
         test=3_421,
         pixels=28 * 28 * 3,
         checked=True,
+        url="https://zenodo.org/records/10519652/files/bloodmnist.npz?download=1",
+        md5="7053d0359d879ad8a5505303e11de1dc",
     ),
 }
 LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
@@ -293,6 +376,13 @@ PARTS = {
 def names() -> list[str]:
     """Name the data sets that `load` knows."""
     return ["digits", *OFFICIAL, *PUBLISHED]
+
+
+def at_hand() -> list[str]:
+    """Name the data sets that `load` finds without a network: digits, and npz files."""
+    folder = _data_folder(None)
+    found = [name for name in OFFICIAL if _find_file(name, folder) is not None]
+    return ["digits", *found]
 
 
 def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
@@ -523,27 +613,15 @@ def _missing(name: str, train: int, test: int) -> list[str]:
 
 @lru_cache(maxsize=3)
 def _from_package(name: str, cache: Path) -> Dataset:
-    """Let torchvision or medmnist find its files in `cache`, or download them.
+    """Let torchvision find the files of a data set in `cache`, or download them.
 
     torchvision verifies what it downloads, but not the files of MNIST, Fashion-MNIST
     and EMNIST that it finds. `_unlike_official` tells whether the arrays are wrong; the
     note says "unverified" if that cannot be known.
     """
     official = OFFICIAL[name]
-    vision = torchvision()  # medmnist downloads through it
     cache.mkdir(parents=True, exist_ok=True)
-    arrays = []
-    if official.package == "medmnist":
-        make = getattr(importlib.import_module("medmnist"), official.cls)
-        for split in ("train", "test"):
-            part = make(split=split, root=str(cache), download=True)
-            arrays += [part.imgs, part.labels]
-    else:
-        make = getattr(vision.datasets, official.cls)
-        options = {"split": official.split} if official.split else {}
-        for train in (True, False):
-            part = make(str(cache), train=train, download=True, **options)
-            arrays += [np.asarray(part.data), np.asarray(part.targets)]
+    arrays = _fetch_npz(name, cache) if official.url else _fetch_by_class(name, cache)
     if official.cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
     dataset = _dataset(name, official.classes, *arrays)
@@ -552,6 +630,27 @@ def _from_package(name: str, cache: Path) -> Dataset:
     if not verifiable or _unlike_official(dataset):
         notes.append("unverified")
     return replace(dataset, note=", ".join(notes))
+
+
+def _fetch_by_class(name: str, cache: Path) -> list[np.ndarray]:
+    """The four arrays of a data set for which torchvision has a class."""
+    official = OFFICIAL[name]
+    make = getattr(torchvision().datasets, official.cls)
+    options = {"split": official.split} if official.split else {}
+    arrays = []
+    for train in (True, False):
+        part = make(str(cache), train=train, download=True, **options)
+        arrays += [np.asarray(part.data), np.asarray(part.targets)]
+    return arrays
+
+
+def _fetch_npz(name: str, cache: Path) -> list[np.ndarray]:
+    """The four arrays of an npz on the network, fetched unless `cache` has it."""
+    official = OFFICIAL[name]
+    path = cache / f"{name}.npz"
+    fetch = torchvision().datasets.utils.download_url
+    fetch(official.url, str(cache), filename=path.name, md5=official.md5)
+    return _members(path, path.read_bytes(), _read_array)
 
 
 @lru_cache(maxsize=3)
@@ -586,7 +685,7 @@ def _cache() -> Path:
 
 
 def _dataset(
-    name, classes, x_train, y_train, x_test, y_test, sha256="", note=""
+    name, classes, x_train, y_train, x_test, y_test, *, sha256="", note=""
 ) -> Dataset:
     """Check, join and freeze the four arrays."""
     for x, y in ((x_train, y_train), (x_test, y_test)):
@@ -758,7 +857,7 @@ def _side(name: str) -> tuple[str, int]:
     """Read `landmarks` or `landmarks(side=64)`."""
     try:
         kind, values, keywords = _call(name if "(" in name else f"{name}()")
-        side = (lambda side=SIDE: side)(*values, **keywords)
+        side = _asked_side(*values, **keywords)
     except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name!r}: write it as {name.partition('(')[0]}(side={SIDE}); {error}"
@@ -768,6 +867,11 @@ def _side(name: str) -> tuple[str, int]:
     if not checks.integer(1).holds(side):
         raise ValueError(f"{name!r}: side = {side!r}, need a number of pixels >= 1")
     return kind, side
+
+
+def _asked_side(side: Any = SIDE) -> Any:
+    """The argument of `landmarks(side=64)`, however it was given."""
+    return side
 
 
 @lru_cache(maxsize=2)
@@ -885,7 +989,7 @@ def _draw_up(path: Path, images: Path, source: str, lists: Lists, side: int) -> 
 def _find(images: Path, source: str, ids: list[str]) -> list[Path]:
     """Find `<id>.jpg` of each id, anywhere below the folder."""
     wanted = {f"{i}.jpg" for i in ids}
-    found = {}
+    found: dict[str, Path] = {}
     for folder, _, files in os.walk(images):
         found |= {file: Path(folder, file) for file in wanted.intersection(files)}
     lost = sorted(wanted - found.keys())
@@ -1031,9 +1135,11 @@ def synthetic(
     )
     rng = np.random.default_rng(seed)
     F, C = 60, 10
-    sizes = [samples] * clients
     if samples is None:
-        sizes = (50 + rng.lognormal(4, 2, clients).astype(int)).tolist()
+        long_tailed = 50 + rng.lognormal(4, 2, clients).astype(int)
+        sizes = long_tailed.tolist()
+    else:
+        sizes = [samples] * clients
     sigma = np.arange(1, F + 1) ** -0.6  # the roots of Σ_jj
     xs = []
     ys = []
@@ -1092,14 +1198,9 @@ def domains(
         official=checks.flag,
         seed=checks.seed,
     )
-    source = load(base)
-    if source.mean is None:
-        raise ValueError(f"domains(base={base!r}): need a data set of images")
-    y = source.y[: source.n_train]
-    y_test = source.y[source.n_train :]
-    part = mixed(y, [sum(clients)], [alpha], size, seed=seed, test=test)
-    if official:
-        part = match_test(part, y, y_test, seed=seed)
+    source = _images("domains", base)
+    assert source.mean is not None and source.std is not None
+    part = _equal_clients(source, sum(clients), size, alpha, test, official, seed)
     rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
     sizes = [len(own) for own in rows]
     tests = [len(own) for own in part.test]
@@ -1119,7 +1220,157 @@ def domains(
     return replace(dataset, note=source.note), _blocks(sizes, tests, truth)
 
 
-GENERATORS = {"regression": regression, "synthetic": synthetic, "domains": domains}
+VIEWS = ("plain", "rotate 90", "rotate 180", "rotate 270", "invert", "noise", "blur")
+
+
+def shifted(
+    base: str = "fashion_mnist",
+    kinds: Sequence[str] = ("plain", "rotate 90", "rotate 180", "rotate 270"),
+    clients: Sequence[int] = (5, 5, 5, 5),
+    size: int = 250,
+    *,
+    noise: float = 1.0,
+    blur: float = 2.0,
+    alpha: float = 1000.0,
+    test: float = 0.2,
+    official: bool = False,
+    server: int = 0,
+    seed: int = 0,
+) -> tuple[Dataset, Partition]:
+    """Deal a data set to groups of clients that each see it in a way of their own.
+
+    Group g, a hidden cluster, has `clients[g]` clients of the kind `kinds[g]`:
+
+    - "plain", "rotate 90" (or 180, 270), "invert" (the negative), "noise" of
+      N(0, noise²) on normalised pixels, and "blur" by a Gaussian of `blur` pixels are
+      covariate shifts: other inputs, the same classes.
+    - "relabel" is a concept shift: the same inputs, but classes have new numbers, by
+      a permutation drawn for this group.
+
+    Each client gets `size` samples of the base, uniform in class (`alpha`, see
+    `partition.mixed`). A share `test` of them is for testing, or, with test=0 and
+    `official`, official test samples are. The server gets `server` official test
+    samples of each class that no client holds, as they are.
+    """
+    given = dict(locals())
+    _check_arguments(
+        "shifted",
+        given,
+        base=TEXT,
+        kinds=KINDS,
+        clients=checks.integers(),
+        size=checks.integer(2),
+        noise=checks.number(least=0),
+        blur=checks.number(least=0),
+        alpha=checks.number(least=0),
+        test=checks.number(least=0, below=1),
+        official=checks.flag,
+        server=checks.integer(0),
+        seed=checks.seed,
+    )
+    if len(kinds) != len(clients):
+        raise ValueError(
+            f"shifted(kinds={kinds}, clients={clients}): need a number of clients for "
+            "each kind"
+        )
+    source = _images("shifted", base)
+    assert source.mean is not None and source.std is not None
+    everyone = sum(clients)
+    part = _equal_clients(source, everyone, size, alpha, test, official, seed, server)
+    rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
+    sizes = [len(own) for own in rows]
+    tests = [len(own) for own in part.test]
+    dealt = np.concatenate(rows)  # (N,)
+    held = _held_by_the_server(source, dealt, server, seed)  # (M,)
+    truth = np.repeat(np.arange(len(kinds)), clients)  # (K,)
+    group = np.repeat(truth, sizes)  # (N,)
+    x = source.x[np.concatenate([dealt, held])] / np.float32(255)  # (N + M, C, H, W)
+    y = source.y[np.concatenate([dealt, held])]
+    mean = np.reshape(source.mean, (-1, 1, 1)).astype(np.float32)
+    std = np.reshape(source.std, (-1, 1, 1)).astype(np.float32)
+    for g, kind in enumerate(kinds):
+        mine = np.flatnonzero(group == g)
+        rng = np.random.default_rng([seed, 2, g])
+        if kind == "relabel":
+            y[mine] = rng.permutation(source.classes)[y[mine]]
+        elif kind == "noise":
+            drawn = rng.standard_normal(x[mine].shape, np.float32)
+            x[mine] += noise * std * drawn
+        else:
+            x[mine] = _seen_as(x[mine], kind, blur)
+    dataset = _generated("shifted", given, (x - mean) / std, y, source.classes)
+    dataset = replace(dataset, n_train=len(dealt), note=source.note)
+    return dataset, _blocks(sizes, tests, truth)
+
+
+def _seen_as(x: np.ndarray, kind: str, blur: float) -> np.ndarray:
+    """Images (n, C, H, W) with values in [0, 1], rotated, inverted or blurred."""
+    if kind == "plain":
+        return x
+    if kind == "invert":
+        return 1 - x
+    if kind == "blur":
+        from scipy.ndimage import gaussian_filter
+
+        return gaussian_filter(x, (0, 0, blur, blur))
+    turns = int(kind.removeprefix("rotate ")) // 90
+    if x.shape[2] != x.shape[3]:
+        raise ValueError(f"shifted: {kind!r} needs square images, not {x.shape[2:]}")
+    return np.rot90(x, turns, axes=(2, 3))
+
+
+def _images(owner: str, base: str) -> Dataset:
+    """The named data set, which must be one of images."""
+    source = load(base)
+    if source.mean is None or source.std is None:
+        raise ValueError(f"{owner}(base={base!r}): need a data set of images")
+    return source
+
+
+def _equal_clients(
+    source: Dataset,
+    clients: int,
+    size: int,
+    alpha: float,
+    test: float,
+    official: bool,
+    seed: int,
+    keep: int = 0,
+) -> Partition:
+    """Clients of one size and nearly one class mixture, before they are made to
+    differ.
+    """
+    y = source.y[: source.n_train]
+    part = mixed(y, [clients], [alpha], size, seed=seed, test=test)
+    if official:
+        part = match_test(part, y, source.y[source.n_train :], seed=seed, keep=keep)
+    return part
+
+
+def _held_by_the_server(
+    source: Dataset, dealt: np.ndarray, per_class: int, seed: int
+) -> np.ndarray:
+    """Official test rows that no client holds: so many of each class."""
+    free = np.setdiff1d(np.arange(source.n_train, len(source.y)), dealt)
+    free = np.random.default_rng([seed, 1]).permutation(free)
+    held = [np.empty(0, np.int64)]
+    for c in range(source.classes):
+        own = free[source.y[free] == c][:per_class]
+        if len(own) < per_class:
+            raise ValueError(
+                f"shifted(server={per_class}): only {len(own)} official test samples "
+                f"of class {c} are held by no client; lower server, size or clients"
+            )
+        held.append(own)
+    return np.concatenate(held)
+
+
+GENERATORS: dict[str, Callable[..., tuple[Dataset, Partition]]] = {
+    "regression": regression,
+    "synthetic": synthetic,
+    "domains": domains,
+    "shifted": shifted,
+}
 
 
 def generate(name: str) -> tuple[Dataset, Partition]:
@@ -1152,11 +1403,33 @@ def as_generated(y: np.ndarray, name: str, *, seed: int = 0) -> Partition:
     `name`; the `seed` that every law takes changes nothing here.
     """
     dataset, parts = generate(name)
-    if not np.array_equal(y, dataset.y):
+    if not np.array_equal(y, dataset.y[: dataset.n_train]):
         raise ValueError(
             f"these {np.size(y)} labels are not those of {name!r}: load that data set"
         )
     return parts
+
+
+def with_official_tests(
+    y: np.ndarray,
+    name: str,
+    law: Callable[..., Partition],
+    keep: int = 0,
+    *,
+    seed: int = 0,
+) -> Partition:
+    """Deal by a law, and give each client official test samples of the set `name`.
+
+    A law for `Task`, next to `dataset=name`: `partition.match_test` with at least
+    `keep` samples of each class left for the server.
+    """
+    dataset = load(name)
+    if not np.array_equal(y, dataset.y[: dataset.n_train]):
+        raise ValueError(
+            f"these {np.size(y)} labels are not those of {name!r}: load that data set"
+        )
+    y_test = dataset.y[dataset.n_train :]
+    return match_test(law(y, seed=seed), y, y_test, seed=seed, keep=keep)
 
 
 def _call(text: str) -> tuple[str, list, dict]:
@@ -1236,6 +1509,13 @@ def _is_three_counts(value: Any) -> bool:
     return counts and sum(value) > 0
 
 
+def _is_kinds(value: Any) -> bool:
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(kind in (*VIEWS, "relabel") for kind in value)
+
+
+KINDS = checks.Rule(_is_kinds, f"a list of {', '.join(VIEWS)} or relabel")
 RANGE = checks.Rule(_is_range, "two finite numbers, the smaller one first")
 THREE_COUNTS = checks.Rule(
     _is_three_counts, "three integers >= 0, not all 0: clean, noisy, blurred clients"

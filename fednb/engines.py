@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import store
+from . import checks, store
 
 TRIES = 3
 TICK = 0.5  # seconds between two looks at the workers
@@ -157,7 +157,14 @@ def worker_environment(number: int, jobs: int) -> dict[str, str]:
 
 
 def settle(parent: int) -> None:
-    """What a worker does first: leave Ctrl-C to its parent, and die when that is gone."""
+    """What a worker does first: leave Ctrl-C to its parent, and die when that is gone.
+
+    A worker shows no progress bars, so it needs no lock for them that processes share;
+    a killed one would leave its semaphore behind.
+    """
+    from tqdm.auto import tqdm
+
+    tqdm.set_lock(threading.RLock())
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -179,9 +186,8 @@ def dask(tasks: Sequence[Any], work: Work, address: str) -> Outcomes:
     Workers need one thread each. A task whose worker is lost goes to another one; the
     scheduler gives up after three deaths (its setting allowed-failures).
     """
-    from distributed import Client
-
-    with Client(address, set_as_default=False) as client:
+    distributed = checks.extra("dask", "distributed")
+    with distributed.Client(address, set_as_default=False) as client:
         _check_threads(client)
         futures = {
             client.submit(work, task, key=f"fednb-{task.key}", pure=False): task
@@ -224,8 +230,7 @@ def slurm(
 
     ``cluster`` is submitit's: None finds Slurm, "local" starts processes here.
     """
-    import submitit
-
+    submitit = checks.extra("slurm", "submitit")
     executor = submitit.AutoExecutor(folder=folder / "submitit", cluster=cluster)
     executor.update_parameters(name="fednb", timeout_min=24 * 60)
     waiting = deque(tasks)

@@ -6,7 +6,6 @@ checks stand here, at the door, so that nothing behind it has to check again.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -138,7 +137,20 @@ def sample_lists(parts: Partition, samples: int) -> Partition:
         raise ValueError(
             f"parts.truth has {len(parts.truth)} labels for {len(train)} clients"
         )
-    return parts._replace(train=train, test=test)
+    validation = parts.validation
+    if validation is not None:
+        if len(validation) != len(train):
+            raise ValueError(
+                f"{len(validation)} validation lists for {len(train)} clients"
+            )
+        validation = [_sample_list(own, k, samples) for k, own in enumerate(validation)]
+        for k, lists in enumerate(zip(train, validation, test, strict=True)):
+            if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
+                raise ValueError(
+                    f"client {k} has a sample in two of its lists: training, "
+                    "validation and test samples must differ"
+                )
+    return parts._replace(train=train, test=test, validation=validation)
 
 
 def stream_ids(ids: Sequence[int] | None, clients: int) -> np.ndarray:
@@ -245,7 +257,7 @@ def check_recipe(model: Callable[[], nn.Module]) -> None:
         signature.bind()
     except TypeError as error:
         raise TypeError(
-            f"the model recipe {home(model)} needs arguments ({error}): bind them, "
+            f"the model recipe {_name(model)} needs arguments ({error}): bind them, "
             "e.g. functools.partial(nn.Linear, 64, 10)"
         ) from error
 
@@ -288,8 +300,11 @@ def check_outputs(module: nn.Module, x: Tensor, classes: int | None) -> Tensor:
         with torch.no_grad(), Seeded(0):
             outputs = module(samples)
     except Exception as error:
+        hint = ""
+        if "indices" in str(error):  # an embedding was given real numbers
+            hint = f"; inputs arrive as {x.dtype}: call x.long() before an embedding"
         raise ValueError(
-            f"the model cannot take inputs of shape {tuple(x.shape[1:])}: {error}"
+            f"the model cannot take inputs of shape {tuple(x.shape[1:])}: {error}{hint}"
         ) from error
     if not isinstance(outputs, Tensor):
         raise ValueError(
@@ -308,7 +323,7 @@ def check_loss(
 ) -> None:
     """A loss must give one number per sample, with a gradient."""
     outputs = outputs.detach().requires_grad_()
-    name = f"Federation(loss={home(loss)})"
+    name = f"Federation(loss={_name(loss)})"
     try:
         with Seeded(0):
             values = loss(outputs, y[: len(outputs)])
@@ -325,37 +340,9 @@ def check_loss(
         )
 
 
-# --- identity -------------------------------------------------------------------------
-
-
-def home(function: Any) -> str:
-    """A function's module and name, with what is bound to it if it is a partial."""
-    if isinstance(function, partial):
-        bound = [*function.args, *sorted(function.keywords.items())]
-        return f"partial({home(function.func)}, {', '.join(map(_words, bound))})"
-    if hasattr(function, "__qualname__"):
-        return f"{function.__module__}.{function.__qualname__}"
-    state = function.state_dict() if isinstance(function, nn.Module) else {}
-    return f"{home(type(function))}: {function!r} {_words(tuple(state.items()))}"
-
-
-def _words(value: Any) -> str:
-    """A value in words; an array by a hash of its bytes, for repr leaves some out."""
-    if isinstance(value, tuple | list):
-        return f"({', '.join(map(_words, value))})"
-    if isinstance(value, Tensor):
-        value = value.detach().cpu().double().numpy()
-    if isinstance(value, np.ndarray):
-        content = np.ascontiguousarray(value)
-        return f"{value.dtype}{value.shape} {hashlib.sha256(content).hexdigest()}"
-    return home(value) if callable(value) else repr(value)
-
-
-def describe_network(module: nn.Module) -> str:
-    """A network's layers with their types, and all its tensors with their shapes."""
-    layers = [f"{name}: {home(type(m))}" for name, m in module.named_modules()]
-    tensors = [
-        f"{name}: {tuple(p.shape)} {p.dtype} {p.requires_grad}"
-        for name, p in [*module.named_parameters(), *module.named_buffers()]
-    ]
-    return "\n".join([str(module), *layers, *tensors])
+def _name(function: Any) -> str:
+    """What to call a function in an error."""
+    while isinstance(function, partial):
+        function = function.func
+    kind = function if hasattr(function, "__qualname__") else type(function)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,20 +23,23 @@ import numpy as np
 import torch
 
 from . import __version__, checks, data, engines, metrics, store
+from .door import Judge, Meter
 from .federation import Federation
 from .history import History
 from .identity import describe, digest, revision
 from .partition import match_test
-from .training import Local, one_thread
+from .training import Local, one_blas_thread, one_thread
+from .views import Arms, ArmsState
 
-Measure = Callable[[Federation, Any], dict[str, Any]]
+Measure = Callable[[Judge, Any], dict[str, Any]]
 
 
-def measure(fed: Federation, state: Any) -> dict[str, Any]:
-    """All the book's usual numbers for one state: on local test sets, and about the clusters.
+def measure(fed: Judge, state: Any) -> dict[str, Any]:
+    """The book's usual numbers for a state: on local test sets, and about its clusters.
 
-    A state may have ``votes`` (K, C), weights of a soft vote over its rows; without it each client uses its row. It may
-    have ``clusters`` (K,) where several rows belong to one cluster; without it a row is a cluster.
+    A state may have ``votes`` (K, C), weights of a soft vote over its rows; without it
+    each client uses its row. It may have ``clusters`` (K,) where several rows belong to
+    one cluster; without it a row is a cluster.
     """
     votes = getattr(state, "votes", None)
     result = fed.evaluate(state.theta, state.labels if votes is None else votes)
@@ -57,19 +60,17 @@ def measure(fed: Federation, state: Any) -> dict[str, Any]:
     return out | measure_clusters(fed, getattr(state, "clusters", state.labels))
 
 
-def measure_clusters(fed: Federation, labels: Any) -> dict[str, Any]:
-    """Compare the clusters found with the hidden ones, and judge them by the clients' class frequencies."""
-    labels, truth = np.asarray(torch.as_tensor(labels).cpu()), fed.truth
+def measure_clusters(fed: Judge, labels: Any) -> dict[str, Any]:
+    """Compare clusters with the hidden ones, and by the clients' class frequencies."""
+    labels = np.asarray(torch.as_tensor(labels).cpu())
+    truth = fed.truth
     out = {
         "clusters": len(np.unique(labels)),
         "was": metrics.wasserstein_silhouette(truth.counts, labels),
         "wadb": metrics.wasserstein_davies_bouldin(truth.counts, labels),
     }
     if truth.labels is not None:
-        out["ari"] = metrics.adjusted_rand(truth.labels, labels)
-        out["ami"] = metrics.ami(truth.labels, labels)
-        out["homogeneity"] = metrics.homogeneity(truth.labels, labels)
-        out["completeness"] = metrics.completeness(truth.labels, labels)
+        out |= metrics.cluster_scores(truth.labels, labels)
     return out
 
 
@@ -110,11 +111,9 @@ def run(
         ("save_seconds", save_seconds, checks.optional(checks.number(least=0))),
     ):
         checks.argument("run", name, value, rule)
-    from threadpoolctl import threadpool_limits
-
     # Matrix products add up in another order on several threads: one thread gives the
-    # same bits on every machine. Clients still train on all of the federation's workers.
-    with one_thread(), threadpool_limits(1):
+    # same bits on every machine. Clients still train on all the federation's workers.
+    with one_thread(), one_blas_thread():
         return _rounds(
             method,
             fed,
@@ -225,7 +224,72 @@ def _rounds(
                 save()
     if save_every is not None or history.interrupted:
         save()
+    history.meter = fed.meter
     return history
+
+
+def run_together(
+    methods: Mapping[str, Any],
+    fed: Federation,
+    rounds: int,
+    *,
+    measure: Measure = measure,
+    **options: Any,
+) -> dict[str, History]:
+    """Run several methods, given by name, in step through one federation.
+
+    Each ends where it would have ended alone, bit for bit, and has its own history and
+    meter, as if it had been alone; only ``seconds`` and ``events`` are those of all
+    together. What methods have in common is trained once (see
+    :class:`~fednb.views.Arms`): ``fed.meter`` counts that. ``options`` are those of
+    :func:`run`.
+    """
+    arms = Arms(tuple(methods.items()))
+    for method in methods.values():
+        _check_run(method, fed, measure)
+    together = run(
+        arms, fed, rounds, measure=partial(_measure_arms, measure=measure), **options
+    )
+    histories = {}
+    for i, name in enumerate(methods):
+        history = History(state=together.state.arms[i])
+        for row in together.rows:
+            arm = row["arms"][i]
+            history.add(
+                round=row["round"],
+                client_updates=arm["client_updates"],
+                bytes=arm["bytes"],
+                events=row["events"],
+                seconds=row["seconds"],
+                **arm["numbers"],
+                labels=arm["labels"],
+            )
+        history.events = together.events
+        history.interrupted = together.interrupted
+        counts = together.state.memory[i]
+        names = ("down", "up", "updates")
+        history.meter = Meter(**{name: int(counts[f"meter.{name}"]) for name in names})
+        histories[name] = history
+    return histories
+
+
+def _measure_arms(fed: Judge, state: ArmsState, measure: Measure) -> dict[str, Any]:
+    """Measure each arm in the federation as it would be if the arm had been alone."""
+    together = fed.snapshot()
+    arms = []
+    try:
+        for arm, memory in zip(state.arms, state.memory, strict=True):
+            fed.restore(memory)
+            found = {
+                "client_updates": fed.meter.updates,
+                "bytes": fed.meter.bytes,
+                "numbers": measure(fed, arm),
+                "labels": torch.as_tensor(arm.labels).tolist(),
+            }
+            arms.append(found)
+    finally:
+        fed.restore(together)
+    return {"arms": arms}
 
 
 def silent(yes: bool) -> dict[str, bool]:
@@ -314,8 +378,11 @@ def _moved(value: Any, device: torch.device) -> Any:
 class Task:
     """One run of a sweep, in words that a record can hold.
 
-    ``partition`` and ``model`` are functions with their keywords bound by
-    ``functools.partial``; the partition receives the training labels and the seed.
+    ``dataset`` is a name that ``data.load`` knows, a ``Dataset`` (its key is a hash of
+    its content), or a function without arguments that makes one (its key is its name,
+    its bound arguments and a hash of its source). ``partition`` and ``model`` are
+    functions with their keywords bound by ``functools.partial``; the partition receives
+    the training labels and the seed.
     ``curves`` names the metrics whose value at every evaluated round is kept, beside
     the final ones. ``tags`` name the cell of a table that the run belongs to; they are
     no part of what was asked for, so a table can be named anew without running
@@ -323,7 +390,7 @@ class Task:
     """
 
     method: Any
-    dataset: str
+    dataset: str | data.Dataset | Callable[[], data.Dataset]
     partition: Callable[..., Any]
     model: Callable[[], torch.nn.Module]
     local: Local
@@ -374,14 +441,29 @@ class Task:
         return digest(self.spec())
 
     def __str__(self) -> str:
-        return f"{describe(self.method)} on {self.dataset}, seed {self.seed}"
+        dataset = _dataset_name(self.dataset)
+        return f"{describe(self.method)} on {dataset}, seed {self.seed}"
+
+    def load(self) -> data.Dataset:
+        """The data set itself."""
+        if isinstance(self.dataset, str):
+            return data.load(self.dataset)
+        found = self.dataset
+        if not isinstance(found, data.Dataset) and callable(found):
+            found = found()
+        if not isinstance(found, data.Dataset):
+            raise TypeError(
+                f"Task(dataset={self.dataset!r}): need the name of a data set, a "
+                "Dataset, or a function that returns one"
+            )
+        return found
 
     def federation(self) -> Federation:
         """Load the data, partition it, and build the federation."""
-        dataset = data.load(self.dataset)
+        dataset = self.load()
         if self.train_rows not in (None, dataset.n_train):
             raise ValueError(
-                f"{self.dataset} has {dataset.n_train:,} training rows here, this run "
+                f"{dataset.name} has {dataset.n_train:,} training rows here, this run "
                 f"is about {self.train_rows:,}: point FEDNB_DATA at the right file"
             )
         y = dataset.y[: dataset.n_train]
@@ -411,7 +493,6 @@ class Task:
         A run that was stopped on the way gives no record: KeyboardInterrupt is raised.
         """
         _reset_peak_memory()
-        dataset = data.load(self.dataset)
         fed = self.federation()
         history = run(
             self.method,
@@ -432,6 +513,11 @@ class Task:
             raise RuntimeError(
                 f"the run ended in round {history.final['round']} of {self.rounds}"
             )
+        return self.describe_run(history, fed)
+
+    def describe_run(self, history: History, fed: Federation) -> dict[str, Any]:
+        """The record of a run of this task that was done elsewhere, by hand say."""
+        dataset = self.load()
         elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
         curves = {}
@@ -441,7 +527,7 @@ class Task:
             curves[name] = [row.get(name) for row in history.rows]
         return self.spec() | {
             "key": self.key,
-            "data_sha256": dataset.sha256,
+            "data_sha256": dataset.sha256 or data.fingerprint(dataset),
             "data_note": dataset.note,
             "version": __version__,
             "commit": commit(),
@@ -475,10 +561,11 @@ def sweep(
     """Do the tasks that have no record yet, and return the records of all of them.
 
     ``path`` is the table's file. Every run is written, whole, into a file of its own as
-    soon as it ends, and saved every ``save_seconds`` on the way: a sweep that was killed
-    goes on where it was. At the end, or when it is stopped, the runs are collected into the
-    table's file (see :mod:`fednb.store`). A run that fails, or whose process dies three
-    times, does not stop the others; all failures are reported at the end.
+    soon as it ends, and saved every ``save_seconds`` on the way: a sweep that was
+    killed goes on where it was. At the end, or when it is stopped, the runs are
+    collected into the table's file (see :mod:`fednb.store`). A run that fails, or whose
+    process dies three times, does not stop the others; all failures are reported at the
+    end.
 
     ``engine`` is ``"local"`` (one process per core, or ``n_jobs``; one job runs in this
     process), ``"dask"`` (the scheduler at ``address``), or ``"slurm"`` (submitit;
@@ -762,85 +849,6 @@ def _signals_stop() -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-# --- how long it will take ----------------------------------------------------------
-
-
-class Forecast(NamedTuple):
-    """What a sweep has before it."""
-
-    runs: int
-    done: int
-    seconds: float  # of one worker, for the runs that are left
-    guessed: int  # runs whose time was measured by a single round
-    bytes: int  # of the table's file, in the end
-
-    def __str__(self) -> str:
-        left = self.runs - self.done
-        hours = self.seconds / 3600
-        return (
-            f"{self.runs} runs, {self.done} recorded, {left} to do: about {hours:.2f} "
-            f"core hours, {self.guessed} runs of them by a probe of one round; "
-            f"about {self.bytes / 1000:.0f} kB of records"
-        )
-
-
-def forecast(tasks: Iterable[Task], path: str | Path) -> Forecast:
-    """Tell how many runs are left, and how long one worker would need for them.
-
-    A run takes as long as the recorded ones that differ from it in the seed only, or
-    else as long as one round of it, tried now, times the number of rounds.
-    """
-    tasks = list({task.key: task for task in tasks}.values())
-    records = store.finished(path)
-    recorded: dict[str, list[float]] = {}
-    for record in records.values():
-        spec = {name: record[name] for name in store.SPEC if name in record}
-        recorded.setdefault(_kind(spec), []).append(record["seconds"])
-    probed: dict[str, float] = {}
-    seconds = 0.0
-    guessed = 0
-    todo = [task for task in tasks if task.key not in records]
-    for task in todo:
-        kind = _kind(task.spec())
-        if kind in recorded:
-            seconds += float(np.median(recorded[kind]))
-            continue
-        guessed += 1
-        if kind not in probed:
-            probed[kind] = _seconds_of_a_round(task)
-        seconds += probed[kind] * task.rounds
-    sizes = [len(str(record)) for record in records.values()]
-    usual = float(np.mean(sizes)) if sizes else 2000.0
-    size = int(sum(sizes) + usual * len(todo))
-    return Forecast(len(tasks), len(tasks) - len(todo), seconds, guessed, size)
-
-
-def _kind(spec: dict[str, Any]) -> str:
-    """What runs of a table that differ in the seed only have in common."""
-    spec = {name: value for name, value in spec.items() if name != "seed"}
-    method = str(spec["method"])
-    if method.startswith("FixedClusters("):  # random members are drawn by the seed
-        spec["method"] = "FixedClusters"
-    spec["dataset"] = str(spec["dataset"]).partition("seed=")[0]
-    spec["partition"] = str(spec["partition"]).partition("seed=")[0]
-    return digest(spec)
-
-
-def _seconds_of_a_round(task: Task) -> float:
-    """Time the second round of a run: the first one has start-up costs."""
-    fed = task.federation()
-    state = task.method.init(fed)
-    elapsed = 0.0
-    for t in range(min(2, task.rounds)):
-        fed.t = t
-        clock = time.perf_counter()
-        state = task.method.step(state, fed, t)
-        elapsed = time.perf_counter() - clock
-    clock = time.perf_counter()
-    task.measure(fed, state)
-    return elapsed + (time.perf_counter() - clock) / task.every
-
-
 # --- provenance ---------------------------------------------------------------------
 
 
@@ -873,8 +881,16 @@ def machine() -> str:
     return f"{system}, {threads}{gpu}, torch {torch.__version__}"
 
 
-def _dataset_name(name: str) -> str:
-    """The data set's name, with the revision of what draws it, if that was raised."""
+def _dataset_name(dataset: str | data.Dataset | Callable[[], data.Dataset]) -> str:
+    """What a record calls a data set: its name, with a hash if it is one of our own.
+
+    A generator whose revision was raised is named with it.
+    """
+    if isinstance(dataset, data.Dataset):
+        return f"{dataset.name}#{data.fingerprint(dataset)[:16]}"
+    if not isinstance(dataset, str):
+        return describe(dataset)
+    name = dataset
     maker = data.GENERATORS.get(name.partition("(")[0])
     if maker is None or revision(maker) == 1:
         return name

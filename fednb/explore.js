@@ -286,6 +286,7 @@ function choice(param, change) {
 export function mount(el, { spec, first = [], frames, ask }) {
   const [controls, view] = [make("div", "fx-controls"), make("div", "fx-view")];
   const [status, at] = [make("div", "fx-status", { role: "status" }), {}];
+  const heard = make("div", "fx-heard", { ariaLive: "polite" }); // the text again, for screen readers
   let [grid, now, turn, busy] = [[], first, 0, null];
   function show(panels) {
     const room = view.clientWidth || 480;
@@ -296,6 +297,8 @@ export function mount(el, { spec, first = [], frames, ask }) {
       const told = { ...p, alt: `${describe(p) || spec.alt}; ${where}` };
       return draw(told, Math.min(700, pair ? (room - 32) / 2 : room), limits([...peers, p]));
     }).join("");
+    const words = panels.filter((p) => p.kind === "text").map((p) => p.text).join(" ");
+    if (heard.textContent !== words) heard.textContent = words;
     now = panels;
   }
   const say = (message, state) => ([status.textContent, el.dataset.state] = [message, state]);
@@ -315,7 +318,7 @@ export function mount(el, { spec, first = [], frames, ask }) {
     controls.appendChild(make("div", "fx-control")).append(...parts);
     return start;
   });
-  el.append(make("div", "fx-head", { textContent: spec.title }), controls, view, status);
+  el.append(make("div", "fx-head", { textContent: spec.title }), controls, view, heard, status);
   for (const input of el.querySelectorAll("input")) input.dataset.lmSuppressShortcuts = true; // else Lab takes arrows
   starts.forEach((start) => start());
   Promise.resolve(frames).then((all) => ((grid = all), update())).catch((error) => say(error.message, "error"));
@@ -324,8 +327,25 @@ export function mount(el, { spec, first = [], frames, ask }) {
   return () => watch.disconnect();
 }
 
+/** Drawings that the kernel changes as it likes, without controls. `drawn` tells it which of them have arrived. */
+function board({ model, el }) {
+  const root = el.appendChild(make("div", "fednb-explore fx-board"));
+  const view = root.appendChild(make("div", "fx-view"));
+  const show = () => {
+    const [panels, room] = [model.get("panels"), view.clientWidth || 480];
+    const columns = Math.max(1, Math.min(model.get("columns"), Math.floor(room / 260)));
+    const width = Math.min(700, (room - 32 * (columns - 1)) / columns);
+    view.innerHTML = panels.map((p) => draw(p, Math.floor(width), limits([p]))).join("");
+  };
+  const update = () => (show(), setTimeout(() => (model.set("drawn", model.get("number")), model.save_changes())));
+  model.on("change:number", update);
+  const watch = new ResizeObserver(show);
+  watch.observe(root); // calls show for the first time
+  return () => (watch.disconnect(), model.off("change:number", update));
+}
+
 /** The live widget. A question travels as a message with a ticket, and its answer carries the same ticket. */
-function render({ model, el }) {
+function explorer({ model, el }) {
   const open = new Map();
   const hear = (m) => open.get(m.ticket)?.(m.error ? Promise.reject(new Error(m.error)) : m.panels ?? m.frames);
   const ask = (values) => new Promise((answered) => {
@@ -338,6 +358,7 @@ function render({ model, el }) {
   const stop = mount(root, { spec: model.get("spec"), first: model.get("first"), frames: ask(null), ask });
   return () => (stop(), model.off("msg:custom", hear));
 }
+const render = (context) => (context.model.get("panels") ? board : explorer)(context);
 export default { render };
 
 /** What a page carries, base64 of zlib-compressed JSON, as an object. */

@@ -1,10 +1,10 @@
-"""The federation: the only door through which a method reaches its clients.
+"""The federation: clients with data of their own, behind the one door to them.
 
-A method sees the number of clients ``K``, their sizes ``n``, and a few verbs:
-``start``, ``sample``, ``train``, ``loss``, ``best_share``, ``predict`` and
-``evaluate``, with ``draw``, ``tickets`` and ``probe`` for the server's own needs. It
-never sees a sample of a client, and never the hidden ``truth`` about clusters. What
-passes the door is counted by the ``meter``.
+A method sees a :class:`~fednb.door.Fed`: the number of clients ``K``, their sizes
+``n``, and the verbs ``start``, ``sample``, ``train``, ``loss`` and ``best_share``, with
+``predict``, ``probe``, ``draw`` and ``tickets`` for the server's own needs. A judge
+sees a :class:`~fednb.door.Judge`: also ``truth``, ``evaluate``, ``unmetered_loss``,
+samples, and networks. What methods send through the door is counted by the ``meter``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,29 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import checks, entry
-from .backends import Batched, Correction, Lean, TaskError, cross_entropy, squared_error
+from . import checks, door, entry
+from .backends import (
+    Batched,
+    Correction,
+    Lean,
+    TaskError,
+    choose_backend,
+    cross_entropy,
+    squared_error,
+)
 from .data import Dataset, fingerprint
+from .door import Evaluation, Event, Meter, Truth, Update
+from .door import Fed as Fed  # methods and judges find the types of the door here too
+from .door import Judge as Judge
+from .identity import describe_network, tell_apart
 from .params import Layout
 from .partition import Partition, class_counts
 from .training import Local, Plan, Seeded, plan
@@ -36,81 +48,6 @@ class ClientError(RuntimeError):
 
     The message names the client.
     """
-
-
-class Update(NamedTuple):
-    """What comes back from local training of n clients."""
-
-    theta: Tensor  # (n, D) the clients' new rows
-    losses: Tensor  # (n, S) loss at every local step, nan after a client's last
-    clients: Tensor  # (n,) who they are
-
-
-class Evaluation(NamedTuple):
-    """How models do on labelled samples.
-
-    Each sample has an owner, a class, and a class predicted. The owner is a client, or
-    for the server's samples a model that several clients share.
-    """
-
-    owner: Tensor  # (N,)
-    true: Tensor  # (N,)
-    pred: Tensor  # (N,)
-    # (K,) mean cross-entropy of each client; nan without samples, and infinite if the
-    # client's model is not finite
-    loss: Tensor
-    of: Tensor  # (K,) the owner that stands for each client
-    classes: int
-
-    @property
-    def confusion(self) -> Tensor:  # (K, classes, classes)
-        """Counts of (true class, predicted class) for each client."""
-        K, C = len(self.of), self.classes
-        if K * C * C > 4e8:
-            raise ValueError(
-                f"{K} clients x {C} x {C} classes do not fit in memory: work on owner, "
-                "true and pred"
-            )
-        owners = int(self.of.max()) + 1
-        cells = (self.owner * C + self.true) * C + self.pred
-        return torch.bincount(cells, minlength=owners * C * C).view(owners, C, C)[
-            self.of
-        ]
-
-
-class Truth(NamedTuple):
-    """What only the judge may see.
-
-    Hidden clusters (None if there are none), and the class counts of each client.
-    """
-
-    labels: np.ndarray | None  # (K,)
-    counts: np.ndarray  # (K, classes)
-
-
-@dataclass
-class Meter:
-    """Traffic so far.
-
-    Bytes to the clients, bytes from them, and how many local trainings were done.
-    """
-
-    down: int = 0
-    up: int = 0
-    updates: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """Both directions together."""
-        return self.down + self.up
-
-
-class Event(NamedTuple):
-    """Something that went wrong in a round, recorded because training went on."""
-
-    round: int
-    client: int
-    what: str
 
 
 class Federation:
@@ -196,7 +133,7 @@ class Federation:
         self.batch_stats = batch_stats
         self.diverged = diverged
         self.device = entry.find_device(device)
-        self._dtype = dtype
+        self.dtype = dtype
         self._model = model
 
         self._data = data
@@ -208,7 +145,8 @@ class Federation:
         sizes = [len(own) for own in self._parts.train]
         self.n = torch.tensor(sizes, device=self.device)  # (K,) training samples
         self._ids = entry.stream_ids(ids, self.K)
-        used = np.concatenate([*self._parts.train, *self._parts.test])
+        aside = self._parts.validation or []
+        used = np.concatenate([*self._parts.train, *self._parts.test, *aside])
         held_back = np.setdiff1d(np.arange(data.n_train, len(self._x)), used)
         self._server = torch.as_tensor(held_back, device=self.device)
 
@@ -235,9 +173,9 @@ class Federation:
         entry.check_loss(loss, outputs, self._y)
         self._loss = loss
         if backend == "auto":
-            backend = "batched" if self.device.type == "cuda" else "lean"
+            backend = choose_backend(self.device, module, self._x)
         if backend == "batched":
-            self.backend = Batched(
+            self.backend: Batched | Lean = Batched(
                 module, self._x, self._y, loss, max(sizes), chunk, memory
             )
             return
@@ -254,26 +192,20 @@ class Federation:
             f"{type(self.backend).__name__.lower()} on {self.device})"
         )
 
-    # --- the verbs --------------------------------------------------------------------
+    # --- the clients' verbs, as `Fed` explains them -----------------------------------
 
     def start(self, models: int = 1) -> Tensor:  # (models, D)
-        """Initial rows; row j depends on the seed and on j only.
-
-        So all methods of one seed start alike.
-        """
+        """Initial rows, the same for all methods of one seed."""
         checks.argument("start", "models", models, checks.integer(1))
         if self._start is not None:
-            row = self._start.to(device=self.device, dtype=self._dtype)
+            row = self._start.to(device=self.device, dtype=self.dtype)
             return row.repeat(models, 1)
         return torch.stack([self.layout.row(self._build(j)) for j in range(models)])
 
     def sample(
         self, size: int | float = 1.0, among: Tensor | None = None
     ) -> Tensor:  # (n,)
-        """Draw clients without replacement: a number of them, or a fraction.
-
-        ``among`` restricts the draw: a mask (K,), or numbers of clients.
-        """
+        """Draw a number or a fraction of the clients, without replacement."""
         checks.argument("sample", "size", size, checks.sampled)
         pool = self._who("sample", among)
         count = math.ceil(size * len(pool)) if isinstance(size, float) else int(size)
@@ -281,21 +213,14 @@ class Federation:
         return pool[order[:count]].sort().values
 
     def tickets(self) -> Tensor:  # (K,)
-        """A random number in [0, 1) for each client, whatever its place in the list.
-
-        ``sample`` takes the least ones. Gumbel numbers made of them draw clients with
-        unequal probabilities.
-        """
+        """A random number in [0, 1) for each client; ``sample`` takes the least."""
         stream = self._stream(SAMPLE, self._samples)
         drawn = stream.random(self._ids.max() + 1)[self._ids]
         self._samples += 1
         return torch.as_tensor(drawn, device=self.device)
 
     def draw(self) -> int:
-        """Draw an integer from the server's own stream, to seed its k-means, say.
-
-        What ``sample`` draws does not depend on it.
-        """
+        """Draw an integer from the server's own stream."""
         self._seeds += 1
         return int(self._stream(DRAW, self._seeds).integers(2**31))
 
@@ -307,29 +232,16 @@ class Federation:
         correct: Correction | None = None,
         args: Sequence[Tensor] = (),
         travels: bool = True,
+        sent: int | None = None,
         slot: int = 0,
         **changes: Any,
     ) -> Update:
-        """Send rows to clients, let each train on its data, and bring new rows back.
-
-        ``theta`` is one row (D,) for all, or a row per client (n, D).
-
-        ``correct(g, th)`` may change every gradient before it is used: FedProx is
-        ``correct=lambda g, th: g + mu * (th - w)``. What differs from client to client
-        is passed along in ``args``, tensors with one line per client:
-        ``correct=lambda g, th, w: ..., args=(w,)``. Both g and th are rows, (D,) or
-        (n, D), with zeros where g meets buffers.
-
-        With ``travels=False`` the rows are the clients' own and stay with them: the
-        meter counts updates but no bytes. A method that trains several models at a
-        client numbers them by ``slot``: each has its own momentum, if kept. Further
-        keywords change :class:`Local` for this call:
-        ``train(theta, S, lr=0.1, steps=5)``.
-        """
+        """Send rows to clients, let each train on its data, and bring new rows back."""
         checks.argument("train", "slot", slot, checks.integer(0))
+        checks.argument("train", "sent", sent, checks.optional(checks.integer(0)))
         who = self._who("train", clients)
         numbers = who.tolist()
-        rows = self._row_per_client(theta, len(who))
+        rows = door.row_per_client(theta, self._rows("train", theta), len(who))
         if len(set(numbers)) < len(who):
             raise ValueError("train: a client is listed twice; train it in two calls")
         local = replace(self.local, **changes)
@@ -351,8 +263,9 @@ class Federation:
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
             self._memory |= zip(homes, done.states, strict=True)
-        sent = rows.nbytes if travels else 0
-        self._count(down=sent, up=sent, updates=len(who))
+        numbers_sent = self.layout.D if sent is None else sent
+        traffic = len(who) * numbers_sent * rows.element_size() if travels else 0
+        self._count(down=traffic, up=traffic, updates=len(who))
         theta = self._only_finite(rows, done.theta, done.losses, plans, homes, local)
         return Update(theta, done.losses, who)
 
@@ -366,44 +279,16 @@ class Federation:
         draw: int = 0,
         travels: bool = True,
     ) -> Tensor:
-        """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,).
-
-        IFCA chooses by it. ``on`` is ``"train"`` or ``"test"``; a client without such
-        samples has nan. ``batches`` limits it to so many random batches of each client,
-        from a random stream of its own: training meets the same batches as without.
-        Another ``draw`` takes other ones (give ``fed.draw()``).
-
-        With ``travels=False`` the clients have the rows: only losses are counted.
-        """
-        checks.argument("loss", "on", on, checks.choice("train", "test"))
+        """Mean loss of every row at every client: (C, D) -> (n, C), or (D,) -> (n,)."""
         checks.argument("loss", "batches", batches, checks.optional(checks.integer(1)))
         who = self._who("loss", clients)
         rows = self._rows("loss", theta)
-        parts = self._own(on)
-        own = [parts[k] for k in who.tolist()]
-        if batches is not None:
-            own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
-        out = torch.empty(len(who), len(rows), dtype=self._dtype, device=self.device)
-        if len(who):
-            index, owner, size = _flat(own)
-            y = self._y[index]
-            for c, row in enumerate(rows):
-                outputs = self._outputs(
-                    row[None], torch.zeros_like(owner), index, owner
-                )
-                losses = self._loss(outputs, y)
-                total = torch.zeros_like(out[:, c]).index_add_(0, owner, losses)
-                out[:, c] = total / size
-            self._judge_losses(out, rows, who, size)
+        out = self._losses(rows, who, on, batches, draw)  # (n, C)
         self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
-        return out[:, 0] if _is_one_row(theta) else out
+        return out[:, 0] if door.is_one_row(theta) else out
 
     def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
-        """Share of each client's training samples that each row fits best: (n, C).
-
-        The row of least loss at a sample fits it best, the first of equals. FedSoft's
-        importance weights are such shares.
-        """
+        """Share of each client's training samples that each row fits best: (n, C)."""
         who = self._who("best_share", clients)
         rows = self._rows("best_share", theta)
         own = self._own("train")
@@ -413,17 +298,13 @@ class Federation:
             outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
             losses.append(self._loss(outputs, self._y[index]))
         best = F.one_hot(torch.stack(losses, 1).argmin(1), len(rows))  # (N, C)
-        wins = torch.zeros(len(who), len(rows), dtype=self._dtype, device=self.device)
+        wins = torch.zeros(len(who), len(rows), dtype=self.dtype, device=self.device)
         wins.index_add_(0, owner, best.to(wins))
         self._count(down=len(who) * rows.nbytes, up=wins.nbytes)
         return wins / size[:, None]
 
     def probe(self, per_class: int) -> tuple[Tensor, Tensor]:  # (m, ...), (m,)
-        """Labelled samples of the server that no client holds.
-
-        So many of each class, or as many as there are; the same ones whenever it is
-        asked. They are among those of ``evaluate(on="server")``.
-        """
+        """Labelled samples of the server, so many of each class."""
         checks.argument("probe", "per_class", per_class, checks.integer(1))
         if self._y.is_floating_point():
             raise ValueError("probe: need class labels, the data has real targets")
@@ -441,28 +322,29 @@ class Federation:
         return self._x[index], self._y[index]
 
     def predict(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Outputs of every row on given inputs, computed at the server.
-
-        (C, D), (m, ...) -> (C, m, classes).
-        """
+        """Outputs of every row on given inputs: (C, D), (m, ...) -> (C, m, classes)."""
         rows = self._rows("predict", theta)
-        x = torch.as_tensor(x, dtype=self._dtype, device=self.device)
+        x = torch.as_tensor(x, dtype=self.dtype, device=self.device)
         if x.shape[1:] != self._x.shape[1:] or len(x) == 0 or len(rows) == 0:
             raise ValueError(
                 f"predict: x has shape {tuple(x.shape)}, theta {tuple(rows.shape)}: "
                 f"need inputs (m, {', '.join(map(str, self._x.shape[1:]))}), and a row"
             )
         out = torch.stack(self._logits([(row, x) for row in rows]))
-        return out[0] if _is_one_row(theta) else out
+        return out[0] if door.is_one_row(theta) else out
+
+    # --- the judge's verbs, as `Judge` explains them ----------------------------------
+
+    @property
+    def truth(self) -> Truth:
+        """Hidden clusters and class counts: for metrics, never for methods."""
+        counts = class_counts(self._parts.train, self._y.cpu().numpy(), self.classes)
+        return Truth(self._parts.truth, counts)
 
     def evaluate(self, theta: Tensor, labels: Tensor, on: str = "test") -> Evaluation:
-        """Let every client be served by its row, and compare with the truth.
-
-        On its ``test`` or ``train`` samples, or on those of the ``server`` that no
-        client holds. ``labels`` is (K,), the row of each client; or (K, C), the weight
-        of each row in a soft vote of probabilities.
-        """
-        checks.argument("evaluate", "on", on, checks.choice("test", "train", "server"))
+        """Let every client be served by its row, and compare with the truth."""
+        where = checks.choice("test", "train", "validation", "server")
+        checks.argument("evaluate", "on", on, where)
         if self._y.is_floating_point():
             raise ValueError(
                 "evaluate counts classes; for real targets use "
@@ -490,17 +372,47 @@ class Federation:
         if broken is not None:
             pred = torch.where(broken, (y + 1) % self.classes, pred)
             surprise = surprise.masked_fill(broken, math.inf)
-        total = torch.zeros_like(size, dtype=self._dtype).index_add_(0, owner, surprise)
+        total = torch.zeros_like(size, dtype=self.dtype).index_add_(0, owner, surprise)
         loss = total / size
         return Evaluation(owner, y, pred, loss[of], of, self.classes)
 
-    # --- what the judge, and a checkpoint, may see ------------------------------------
+    def unmetered_loss(
+        self, theta: Tensor, clients: Tensor | None = None, on: str = "test"
+    ) -> Tensor:
+        """Mean losses as ``loss`` gives them, without counting them as traffic."""
+        who = self._who("unmetered_loss", clients)
+        rows = self._rows("unmetered_loss", theta)
+        out = self._losses(rows, who, on)
+        return out[:, 0] if door.is_one_row(theta) else out
 
-    @property
-    def truth(self) -> Truth:
-        """Hidden clusters and class counts: for metrics, never for methods."""
-        counts = class_counts(self._parts.train, self._y.cpu().numpy(), self.classes)
-        return Truth(self._parts.truth, counts)
+    def sample_numbers(
+        self, clients: Tensor | None = None, on: str = "test"
+    ) -> Tensor:  # (N,)
+        """Which samples of the data set the clients hold, client after client."""
+        rule = checks.choice("test", "train", "validation", "server")
+        checks.argument("sample_numbers", "on", on, rule)
+        if on == "server":
+            return self._server
+        own = self._own(on)
+        none = torch.empty(0, dtype=torch.long, device=self.device)
+        who = self._who("sample_numbers", clients)
+        return torch.cat([none, *(own[k] for k in who.tolist())])
+
+    def samples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:  # (N, ...), (N,)
+        """Inputs, as the network takes them, and targets of samples by number."""
+        numbers = torch.as_tensor(numbers, device=self.device)
+        return self._x[numbers], self._y[numbers]
+
+    def network(self, row: Tensor) -> nn.Module:
+        """A network of its own with the numbers of a row (D,), ready to predict."""
+        rows = self._rows("network", row)
+        if len(rows) > 1:
+            raise ValueError(f"network: {len(rows)} rows, need one")
+        module = self._build(0)
+        self.layout.bind(module).copy_(rows[0])
+        return module.eval()
+
+    # --- checkpoints ------------------------------------------------------------------
 
     def identity(self) -> str:
         """A name that tells this federation from all that could give other results.
@@ -514,14 +426,15 @@ class Federation:
         truth = self._parts.truth
         parts = [
             fingerprint(self._data).encode(),
-            entry.describe_network(module).encode(),
-            entry.home(self._loss).encode(),
-            f"{self._dtype} {self.batch_stats} {self.diverged}".encode(),
+            describe_network(module).encode(),
+            tell_apart(self._loss).encode(),
+            f"{self.dtype} {self.batch_stats} {self.diverged}".encode(),
             first.tobytes(),
             self._ids.tobytes(),
             b"" if truth is None else np.asarray(truth).tobytes(),
             *(own.tobytes() for own in self._parts.train),
             *(own.tobytes() for own in self._parts.test),
+            *(own.tobytes() for own in self._parts.validation or []),
         ]
         told = hashlib.sha256()
         for part in parts:
@@ -576,7 +489,7 @@ class Federation:
         with Seeded(int(self._stream(START, j).integers(2**62))):
             module = self._model()
         entry.check_network(module)
-        return module.to(self.device, self._dtype)
+        return module.to(self.device, self.dtype)
 
     def _first_row(self, start: Tensor | None) -> Tensor | None:
         """The given first row, checked."""
@@ -600,61 +513,48 @@ class Federation:
         count = batches * (self.local.batch_size or len(own))
         return own[torch.as_tensor(rng.permutation(len(own))[:count]).to(own.device)]
 
+    def _losses(
+        self,
+        rows: Tensor,
+        who: Tensor,
+        on: str,
+        batches: int | None = None,
+        draw: int = 0,
+    ) -> Tensor:  # (n, C)
+        """Mean loss of every row at every client in ``who``."""
+        checks.argument("loss", "on", on, checks.choice("train", "test"))
+        parts = self._own(on)
+        own = [parts[k] for k in who.tolist()]
+        if batches is not None:
+            own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
+        out = torch.empty(len(who), len(rows), dtype=self.dtype, device=self.device)
+        if len(who) == 0:
+            return out
+        index, owner, size = _flat(own)
+        y = self._y[index]
+        for c, row in enumerate(rows):
+            outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
+            losses = self._loss(outputs, y)
+            total = torch.zeros_like(out[:, c]).index_add_(0, owner, losses)
+            out[:, c] = total / size
+        self._judge_losses(out, rows, who, size)
+        return out
+
     def _own(self, on: str) -> list[Tensor]:
-        """Every client's samples: its ``train`` or its ``test`` list."""
-        lists = self._parts.train if on == "train" else self._parts.test
+        """Every client's samples: its ``train``, ``test`` or ``validation`` list."""
+        lists = getattr(self._parts, on)
+        if lists is None:
+            raise ValueError(
+                f"on={on!r}: the partition set no samples aside; see "
+                "partition.with_validation"
+            )
         return [torch.as_tensor(own, device=self.device) for own in lists]
 
     def _who(self, verb: str, clients: Tensor | None) -> Tensor:  # (n,)
-        """Numbers of the clients meant by numbers, by a mask, or by None (all)."""
-        if clients is None:
-            return torch.arange(self.K, device=self.device)
-        who = torch.as_tensor(clients, device=self.device)
-        if who.dtype == torch.bool:
-            if who.shape != (self.K,):
-                raise ValueError(
-                    f"{verb}: a mask of {who.numel()} for {self.K} clients"
-                )
-            return who.nonzero()[:, 0]
-        if who.numel() == 0:  # an empty list has no type of its own
-            who = who.long()
-        if who.is_floating_point() or who.is_complex():
-            raise ValueError(
-                f"{verb}: clients are given as {who.dtype}, need integers or a mask"
-            )
-        who = who.long().reshape(-1)
-        if len(who) and not (int(who.min()) >= 0 and int(who.max()) < self.K):
-            raise ValueError(
-                f"{verb}: clients are numbered 0..{self.K - 1}, found "
-                f"{int(who.min())}..{int(who.max())}"
-            )
-        return who
+        return door.client_numbers(verb, clients, self.K, self.device)
 
     def _rows(self, verb: str, theta: Tensor) -> Tensor:  # (C, D)
-        """One row (D,), or several (C, D), as a matrix."""
-        rows = torch.as_tensor(theta, device=self.device)
-        if not rows.is_floating_point():
-            rows = rows.to(self._dtype)
-        if rows.dim() == 1:
-            rows = rows[None]
-        if rows.dim() != 2 or rows.shape[1] != self.layout.D:
-            raise ValueError(
-                f"{verb}: theta of shape {tuple(torch.as_tensor(theta).shape)}, need "
-                f"rows of {self.layout.D} columns"
-            )
-        return rows
-
-    def _row_per_client(self, theta: Tensor, n: int) -> Tensor:  # (n, D)
-        """The rows that n clients are sent."""
-        rows = self._rows("train", theta)
-        if _is_one_row(theta):
-            return rows.expand(n, -1)
-        if len(rows) != n:
-            raise ValueError(
-                f"train: theta of shape {tuple(rows.shape)}, need one row of "
-                f"{self.layout.D} columns, or one for each of {n} clients"
-            )
-        return rows
+        return door.matrix_of_rows(verb, theta, self.layout, self.dtype, self.device)
 
     def _line_per_client(self, values: Tensor, n: int) -> Tensor:  # (n, ...)
         """One of ``args``: a line for each client, or one for all."""
@@ -680,11 +580,11 @@ class Federation:
         """
         if votes.dim() == 1:
             votes = F.one_hot(votes, len(theta))
-        votes = votes[owner].to(self._dtype)  # (N, C)
+        votes = votes[owner].to(self.dtype)  # (N, C)
         row, sample = votes.T.nonzero(as_tuple=True)  # who votes where, row by row
         p = self._outputs(theta, row, index[sample], owner[sample]).softmax(1)
         total = torch.zeros(
-            len(index), self.classes, dtype=self._dtype, device=self.device
+            len(index), self.classes, dtype=self.dtype, device=self.device
         )
         total.index_add_(0, sample, votes[sample, row, None] * p)
         return total / total.sum(1, keepdim=True)
@@ -793,10 +693,6 @@ def _not_finite(rows: Tensor) -> Tensor:  # (C,)
     if not bool(suspect.any()):
         return suspect
     return ~rows.isfinite().all(1)
-
-
-def _is_one_row(theta: Tensor) -> bool:
-    return torch.as_tensor(theta).dim() == 1
 
 
 def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:

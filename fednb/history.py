@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import checks
+
+if TYPE_CHECKING:
+    from .door import Meter
 
 
 class History:
@@ -15,7 +18,7 @@ class History:
     on from. Each line has ``round`` (1 is after the first round), ``client_updates``,
     ``bytes``, ``events`` (how many so far; ``history.events`` tells which) and
     ``seconds``, the metrics, ``clusters`` (how many models are in use) and ``labels``
-    (which model serves each client).
+    (which model serves each client). ``history.meter`` is the traffic in the end.
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:
@@ -23,6 +26,7 @@ class History:
         self.state = state
         self.events: list[tuple[int, int, str]] = []  # (round, client, what)
         self.interrupted = False
+        self.meter: Meter | None = None
 
     def add(self, **row: Any) -> None:
         """Append one line."""

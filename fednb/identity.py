@@ -48,6 +48,8 @@ def describe(value: Any) -> str:
         return repr(value)
     if isinstance(value, torch.dtype | torch.device):
         return str(value)
+    if hasattr(value, "to_numpy"):  # a column or a table of pandas
+        value = value.to_numpy()
     if isinstance(value, np.ndarray | torch.Tensor):
         return _array(value)
     if isinstance(value, Mapping):
@@ -67,6 +69,40 @@ def describe(value: Any) -> str:
         f"a record cannot name {value!r} of type {type(value).__name__}: "
         "use numbers, texts, tuples, arrays, dataclasses, or functions"
     )
+
+
+def tell_apart(value: Any) -> str:
+    """Describe anything, also what a record cannot name, for comparison only.
+
+    A lambda goes by its place and source, a network by its layers and numbers.
+    """
+    try:
+        return describe(value)
+    except (TypeError, ValueError):
+        pass
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(map(tell_apart, value)) + ")"
+    if isinstance(value, partial):
+        bound = [*value.args, *sorted(value.keywords.items())]
+        return f"{tell_apart(value.func)} with {tell_apart(bound)}"
+    if isinstance(value, torch.nn.Module):
+        return f"{describe_network(value)} {describe(value.state_dict())}"
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}#{_source(value)}"
+    return repr(value)
+
+
+def describe_network(module: torch.nn.Module) -> str:
+    """A network's layers with their types, and all its tensors with their shapes."""
+    layers = [
+        f"{name}: {type(layer).__module__}.{type(layer).__qualname__}"
+        for name, layer in module.named_modules()
+    ]
+    tensors = [
+        f"{name}: {tuple(p.shape)} {p.dtype} {p.requires_grad}"
+        for name, p in [*module.named_parameters(), *module.named_buffers()]
+    ]
+    return "\n".join([str(module), *layers, *tensors])
 
 
 def revision(thing: Callable[..., Any]) -> int:
@@ -143,20 +179,32 @@ def _source(thing: Callable[..., Any]) -> str:
     try:
         text = inspect.getsource(thing)
     except (OSError, TypeError):  # typed in at a prompt, or compiled
-        codes = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
-        codes = [code.__code__ for code in codes if hasattr(code, "__code__")]
+        parts = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+        codes: list[Any] = [p.__code__ for p in parts if hasattr(p, "__code__")]
         if not codes:
             return ""
         text = str(
             [(code.co_code, code.co_names, str(code.co_consts)) for code in codes]
         )
         text = re.sub(r"0x[0-9a-f]+", "", text)  # addresses of nested code objects
+        text += _defaults(thing)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _defaults(thing: Callable[..., Any]) -> str:
+    """The defaults of a dataclass's fields, which stand in none of its functions."""
+    if not is_dataclass(thing):
+        return ""
+    return str([(field.name, repr(field.default)) for field in fields(thing)])
 
 
 def _array(value: np.ndarray | torch.Tensor) -> str:
     array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
     if array.dtype == object:
-        raise TypeError("a record cannot name an array of objects: use numbers")
+        if not all(isinstance(item, str) for item in array.flat):
+            raise TypeError(
+                "a record cannot name an array of objects: use numbers or words"
+            )
+        array = array.astype(str)
     found = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
     return f"array({array.dtype}, {array.shape}, sha256:{found})"

@@ -8,7 +8,6 @@ the network: ``Federation(..., model=partial(lenet5, classes=100))``.
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -49,16 +48,18 @@ def lenet5(shape: Sequence[int] = (3, 32, 32), classes: int = 10) -> nn.Sequenti
     channels, height, width = shape
     flat = 16 * _pooled(height, width, kernel=5, padding=0)
     return nn.Sequential(
-        *(nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(
-            nn.Flatten(),
-            nn.Linear(flat, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, classes),
-        ),
+        nn.Conv2d(channels, 6, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(flat, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, classes),
     )
 
 
@@ -71,19 +72,16 @@ def cnn_bn(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequenti
     channels, height, width = shape
     flat = 32 * _pooled(height, width, kernel=5, padding=2)
     return nn.Sequential(
-        *(
-            nn.Conv2d(channels, 16, 5, padding=2),
-            nn.BatchNorm2d(16),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ),
-        *(
-            nn.Conv2d(16, 32, 5, padding=2),
-            nn.BatchNorm2d(32),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ),
-        *(nn.Flatten(), nn.Linear(flat, classes)),
+        nn.Conv2d(channels, 16, 5, padding=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=2),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(flat, classes),
     )
 
 
@@ -111,9 +109,15 @@ def cnn(
     for width_in, width_out in pairwise(sizes):
         hidden += [nn.Linear(width_in, width_out), nn.ReLU()]
     return nn.Sequential(
-        *(nn.Conv2d(channels, first, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(first, second, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), *hidden, nn.Linear(sizes[-1], classes)),
+        nn.Conv2d(channels, first, 5, padding=padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(first, second, 5, padding=padding),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        *hidden,
+        nn.Linear(sizes[-1], classes),
     )
 
 
@@ -126,35 +130,36 @@ def tiny_vgg(shape: Sequence[int] = (1, 28, 28), classes: int = 10) -> nn.Sequen
     convolutions = [(shape[0], 16), (16, 32), (32, 32)]
     widths = [32 * shape[1] * shape[2], 1000, 250, 100]
     layers: list[nn.Module] = []
-    for a, b in convolutions:
-        layers += [nn.Conv2d(a, b, 5, padding=2), nn.ReLU()]
+    for channels_in, channels_out in convolutions:
+        layers += [nn.Conv2d(channels_in, channels_out, 5, padding=2), nn.ReLU()]
     layers.append(nn.Flatten())
-    for a, b in zip(widths, widths[1:], strict=False):
-        layers += [nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.2)]
+    for width_in, width_out in pairwise(widths):
+        layers += [nn.Linear(width_in, width_out), nn.ReLU(), nn.Dropout(0.2)]
     return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
 
 
 class Residual(nn.Module):
-    """Two convolutions, and the input added to what they give."""
+    """Two convolutions, to whose output the input is added."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            *(
-                nn.Conv2d(before, width, 3, stride, 1, bias=False),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-            ),
-            *(nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)),
+            nn.Conv2d(before, width, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
         )
-        fits = nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
-        self.past = (
-            nn.Sequential(*fits) if before != width or stride > 1 else nn.Identity()
+        # made in any case: the initialisation of later layers depends on its draws
+        projection = nn.Sequential(
+            nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
         )
+        same_shape = before == width and stride == 1
+        self.shortcut = nn.Identity() if same_shape else projection
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add, and cut off below 0."""
-        return (self.body(x) + self.past(x)).relu()
+        """Add the shortcut to the body's output, then ReLU."""
+        return (self.body(x) + self.shortcut(x)).relu()
 
 
 def resnet34(classes: int = 10) -> nn.Sequential:
@@ -170,8 +175,9 @@ def resnet34(classes: int = 10) -> nn.Sequential:
     ]
     before = 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for i in range(blocks):
-            layers.append(Residual(before, width, 2 if i == 0 and width > 64 else 1))
+        for block in range(blocks):
+            halves = block == 0 and width > 64  # the first block of all but one stage
+            layers.append(Residual(before, width, stride=2 if halves else 1))
             before = width
     return nn.Sequential(
         *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
@@ -184,8 +190,8 @@ def mobilenet_v2(
     """MobileNetV2 as torchvision builds it, for colour images.
 
     FedGWC's network for Landmarks and iNaturalist. With ``pretrained``, all layers but
-    the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, for the paper does
-    not say which weights. ``dropout`` before the last layer is torchvision's; the
+    the last start from ImageNet-1K: torchvision's ``IMAGENET1K_V1``, since the paper
+    does not say which weights. ``dropout`` before the last layer is torchvision's; the
     batched backend has none, so take ``Federation(..., backend="lean")`` or
     ``dropout=0``. Images should have more than 32 pixels a side: at 32 the last maps
     are single pixels, and BatchNorm cannot train on a batch of one sample.
@@ -197,8 +203,8 @@ def mobilenet_v2(
     if pretrained:
         state = _weights(zoo.MobileNet_V2_Weights.IMAGENET1K_V1)
         body = {
-            name.removeprefix("features."): t
-            for name, t in state.items()
+            name.removeprefix("features."): tensor
+            for name, tensor in state.items()
             if name.startswith("features.")
         }
         net.features.load_state_dict(body)
@@ -212,10 +218,8 @@ def _weights(weights) -> dict[str, Tensor]:
     try:
         return weights.get_state_dict(progress=False, check_hash=True)
     except Exception as error:  # whatever the network may raise
-        folder, file = (
-            Path(torch.hub.get_dir()) / "checkpoints",
-            weights.url.rpartition("/")[2],
-        )
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        file = weights.url.rpartition("/")[2]
         raise FileNotFoundError(
             "the pretrained weights were not found, nor could they be downloaded "
             f"({type(error).__name__}: {error}). Put torchvision's file {file} into "
@@ -231,7 +235,7 @@ def torchvision() -> ModuleType:
     only detection needs the operators themselves.
     """
     try:
-        return importlib.import_module("torchvision")
+        return checks.extra("papers", "torchvision")
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
@@ -245,18 +249,18 @@ def torchvision() -> ModuleType:
 
 
 def _check_sizes(network: str, **sizes: int | Sequence[int]) -> None:
-    """Images have a shape (channels, height, width); other sizes are numbers."""
+    """Check a shape (channels, height, width) and sizes that are single integers."""
     for name, value in sizes.items():
         rule = checks.integers(3) if name == "shape" else checks.integer(1)
         checks.argument(network, name, value, rule)
 
 
 def _pooled(height: int, width: int, kernel: int, padding: int) -> int:
-    """Pixels left after two (convolution, 2x2 pool) blocks."""
+    """Number of pixels after two blocks of convolution and 2x2 pooling."""
+    shrinks_by = kernel - 1 - 2 * padding
     for _ in range(2):
-        height, width = (
-            (side + 2 * padding - kernel + 1) // 2 for side in (height, width)
-        )
+        height = (height - shrinks_by) // 2
+        width = (width - shrinks_by) // 2
     if min(height, width) < 1:
         raise ValueError("the images are too small for this network; use mlp or linear")
-    return math.prod((height, width))
+    return height * width

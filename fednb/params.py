@@ -40,7 +40,9 @@ class Layout:
         """
         parameters = dict(module.named_parameters())
         buffers = {
-            name: b for name, b in module.named_buffers() if b.is_floating_point()
+            name: buffer
+            for name, buffer in module.named_buffers()
+            if buffer.is_floating_point()
         }
         if not parameters:
             raise ValueError(f"{type(module).__name__} has no parameters to train")
@@ -48,11 +50,11 @@ class Layout:
         P = sum(p.numel() for p in parameters.values())
         D = sum(t.numel() for t in tensors.values())
         return cls(
-            tuple(tensors),
-            tuple(t.shape for t in tensors.values()),
-            len(parameters),
-            P,
-            D,
+            names=tuple(tensors),
+            shapes=tuple(t.shape for t in tensors.values()),
+            n_parameters=len(parameters),
+            P=P,
+            D=D,
         )
 
     @property
@@ -70,7 +72,9 @@ class Layout:
 
         ``split`` makes the backward pass one ``cat``.
         """
-        sizes = self.sizes[: self.n_parameters] if len(row) == self.P else self.sizes
+        sizes = self.sizes
+        if len(row) == self.P:
+            sizes = sizes[: self.n_parameters]
         parts = zip(self.names, self.shapes, row.split(sizes), strict=False)
         return {name: part.view(shape) for name, shape, part in parts}
 
@@ -88,8 +92,9 @@ class Layout:
             view = row.data[start : start + math.prod(shape)].view(shape)
             parent, _, leaf = name.rpartition(".")
             owner = module.get_submodule(parent)
-            if leaf in owner._parameters:
-                owner._parameters[leaf].data = view
+            parameter = owner._parameters.get(leaf)
+            if parameter is not None:
+                parameter.data = view
             else:
                 owner._buffers[leaf] = view
         return row
@@ -112,7 +117,44 @@ class Layout:
             )
         return torch.cat(hits)
 
+    def dense_layers(self) -> list[str]:
+        """Name prefixes of the fully connected layers, in order, such as ``"9."``.
+
+        ``columns(prefix + "weight")`` are a layer's weights, ``columns(prefix + "*")``
+        its weights and biases. A layer is fully connected if its weight is a matrix.
+        """
+        prefixes = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            if name.endswith("weight") and len(shape) == 2:
+                prefixes.append(name.removesuffix("weight"))
+        return prefixes
+
+    def last_layers(self, layers: int) -> Tensor:  # (D,)
+        """Mask of the columns of the last so many layers, a classifier's head.
+
+        A layer is a module with a weight matrix or kernel. Norms that come after the
+        first layer of the head, and their statistics, belong to the head. 0: nothing.
+        """
+        owners = [name.rpartition(".")[0] for name in self.names]
+        modules = list(dict.fromkeys(owners))  # in the order of the network
+        is_layer = dict.fromkeys(modules, False)
+        for owner, shape in zip(owners, self.shapes, strict=True):
+            is_layer[owner] |= len(shape) > 1
+        found = [module for module in modules if is_layer[module]]
+        if not 0 <= layers <= len(found):
+            raise ValueError(
+                f"a head of {layers} layers: the model has {len(found)} layers with "
+                "weights"
+            )
+        head = set()
+        if layers > 0:
+            head = set(modules[modules.index(found[-layers]) :])
+        sizes = torch.tensor(self.sizes)
+        inside = torch.tensor([owner in head for owner in owners])
+        return inside.repeat_interleave(sizes)
+
     def _starts(self) -> list[int]:
+        """First column of each tensor."""
         starts = [0]
         for size in self.sizes[:-1]:
             starts.append(starts[-1] + size)
@@ -138,8 +180,9 @@ def mean(rows: Tensor, weights: Tensor | None = None) -> Tensor:
 def mean_by(rows: Tensor, weights: Tensor, labels: Tensor, old: Tensor) -> Tensor:
     """Weighted mean of the rows (n, D) of each cluster -> (C, D).
 
-    An empty cluster keeps its row of ``old``. One-hot membership times weight, each
-    line normalised, is a (C, n) matrix: aggregation is one product.
+    ``labels`` (n,) say which cluster each row belongs to. A cluster without rows, or
+    whose weights are all zero, keeps its row of ``old`` (C, D). One-hot membership
+    times weight, each line normalised, is a (C, n) matrix A: the means are A @ rows.
     """
     rows = _floats("mean_by", rows)
     old = _floats("mean_by", old)
@@ -171,7 +214,8 @@ def _floats(owner: str, rows: Tensor) -> Tensor:
     return rows if rows.is_floating_point() else rows.double()
 
 
-def _weights(owner: str, weights: Tensor, rows: Tensor) -> Tensor:
+def _weights(owner: str, weights: Tensor, rows: Tensor) -> Tensor:  # (n,)
+    """Weights of the rows (n, D), in their type; finite and not negative."""
     weights = torch.as_tensor(weights, dtype=rows.dtype, device=rows.device)
     if weights.shape != rows.shape[:1]:
         raise ValueError(
@@ -183,8 +227,11 @@ def _weights(owner: str, weights: Tensor, rows: Tensor) -> Tensor:
 
 
 def _finite(owner: str, means: Tensor, rows: Tensor) -> Tensor:
-    """The means, unless a row spoiled them: even one of weight zero does."""
-    if bool(means.sum().isfinite()):  # one cheap pass over the short side
+    """Return the means; raise if a row (n, D) is not finite.
+
+    A row of weight zero counts too: 0 times NaN is NaN.
+    """
+    if bool(means.sum().isfinite()):  # one cheap pass, over fewer rows
         return means
     bad = (~rows.reshape(len(rows), -1).isfinite().all(1)).nonzero()
     if len(bad):

@@ -1,26 +1,29 @@
 """Who holds which samples: partition laws, from labels to index lists.
 
-Every law first decides a matrix of counts (K, C), how many samples of class c client k gets, and then deals
-the shuffled samples of each class accordingly. So the laws below differ in a few lines each. Only `by_user`
-decides nothing: its clients are found, not made.
+Every law first decides a matrix of counts (K, C), how many samples of class c client k
+gets, and then deals the shuffled samples of each class by these counts. So the laws
+differ in a few lines each. Only `by_user` decides nothing: its clients are given.
 
 Two laws carry the name Dirichlet, and the same α means different things in them:
 
-- `dirichlet`: *client by client*. Client k draws its class mixture q_k ~ Dir(α·p), where p are the class
-  shares of the pool [Hsu et al. 2019, arXiv:1909.06335; FedGWC]. α is the TOTAL concentration: with C
-  balanced classes each class gets α/C, so α = 0.5 on 100 classes leaves a client of 500 samples with some
-  four classes (2 to 13, on average 5, in the file FedGWC used). Sizes are equal.
-- `dirichlet_per_class`: *class by class*. The shares of class c over the K clients are drawn from Dir(α·1)
-  [Yurochkin et al. 2019, arXiv:1905.12022; WeCFL, FedCVR-Bolt]. α is the concentration PER CLIENT: α = 0.5
-  gives each client something of most classes. Sizes differ from client to client.
+- `dirichlet`: *client by client*. Client k draws its class mixture q_k ~ Dir(α·p),
+  where p are the class shares of the pool [Hsu et al. 2019, arXiv:1909.06335; FedGWC].
+  α is the TOTAL concentration: with C balanced classes each class gets α/C, so α = 0.5
+  on 100 classes leaves a client of 500 samples with some four classes (2 to 13, on
+  average 5, in the file FedGWC used). Sizes are equal.
+- `dirichlet_per_class`: *class by class*. The shares of class c over the K clients are
+  drawn from Dir(α·1) [Yurochkin et al. 2019, arXiv:1905.12022; WeCFL, FedCVR-Bolt]. α
+  is the concentration PER CLIENT: α = 0.5 gives each client something of most classes.
+  Sizes differ from client to client.
 
-Drawing q_k from Dir(α·1) over 100 classes, a common slip, is a third and nearly uniform law (some 65
-classes per client at α = 0.5). Both laws treat their limits exactly: α = 0 never mixes, α ≥ 1000 (or inf)
-is uniform.
+Drawing q_k from Dir(α·1) over 100 classes, a common slip, is a third and nearly uniform
+law (some 65 classes per client at α = 0.5). Both laws treat their limits exactly: α = 0
+never mixes, α ≥ 1000 (or inf) is uniform.
 
-All laws take the labels `y` (N,) of the training pool and return indices into it. `test` is the fraction of
-each client's samples set aside for testing, stratified; `min_size` the fewest samples a client may hold,
-both together. *Complete* means that every sample of the pool is dealt.
+All laws take the labels `y` (N,) of the training pool and return indices into it.
+`test` is the fraction of each client's samples set aside for testing, stratified;
+`min_size` is the fewest samples that a client may hold, both together. *Complete* means
+that every sample of the pool is dealt.
 """
 
 from __future__ import annotations
@@ -32,20 +35,20 @@ import numpy as np
 
 from . import checks
 
-UNIFORM = (
-    1000.0  # from here on a Dirichlet is replaced by its limit: exactly equal shares
-)
+UNIFORM = 1000.0  # from here on a Dirichlet is replaced by its limit, equal shares
 MOST_CLASSES = 100_000  # a larger label is a mistake, and would fill the memory
 ALPHA = checks.number(least=0, infinite=True)  # 0 never mixes, inf is uniform
-TRIES = 100  # draws of a per-class law that may starve a client, before the last one is repaired
+TRIES = 100  # draws of a per-class law; if all have too small clients, repair the last
 
 
 class Partition(NamedTuple):
-    """K clients: sample indices to train on, sample indices to test on, and the hidden cluster of each."""
+    """The sample indices of K clients, and the hidden cluster of each."""
 
     train: list[np.ndarray]  # K arrays of int64
     test: list[np.ndarray]  # K arrays of int64
     truth: np.ndarray | None = None  # (K,) int64; None where the law knows no clusters
+    # K arrays of int64: samples to choose settings by, see `with_validation`
+    validation: list[np.ndarray] | None = None
 
 
 def iid(
@@ -53,10 +56,10 @@ def iid(
 ) -> Partition:
     """Deal the pool at random into equal parts (±1): one hidden cluster. Complete."""
     y, sizes, rng = _start(y, clients, seed, test, min_size)
-    counts = class_counts(
-        np.array_split(rng.permutation(len(y)), clients), y, len(sizes)
-    )
-    return _deal(y, counts, rng, test, min_size, truth=np.zeros(clients, np.int64))
+    parts = np.array_split(rng.permutation(len(y)), clients)
+    counts = class_counts(parts, y, len(sizes))
+    truth = np.zeros(clients, np.int64)
+    return _deal(y, counts, rng, test, min_size, truth)
 
 
 def dirichlet(
@@ -68,13 +71,15 @@ def dirichlet(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Give each client its own class mixture q_k ~ Dir(α·p), p = class shares of the pool. Complete.
+    """Give each client its own class mixture q_k ~ Dir(α·p), p the pool's class shares.
 
-    Clients have equal sizes (±1) and draw without replacement, one after the other; when a class runs out,
-    q_k is renormalised over the others. α = 0 keeps classes apart, and sizes then follow the classes: with
-    at least as many clients as classes each client holds ONE class and each class is shared evenly by whole
-    clients; with fewer clients than classes no class is cut, each goes whole to the client that has least
-    so far. α ≥ 1000 deals every class evenly.
+    Complete. Clients have equal sizes (±1) and draw without replacement, one after the
+    other; when a class runs out, q_k is renormalised over the others.
+
+    α = 0 keeps classes apart, and sizes then follow the classes. With at least as many
+    clients as classes, each client holds ONE class, and the clients of a class share it
+    evenly. With fewer clients than classes, each class goes whole to the client that
+    has the fewest samples so far. α ≥ 1000 deals every class evenly.
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
     counts = _limit(sizes, clients, alpha, rng)
@@ -92,16 +97,45 @@ def dirichlet_per_class(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Divide each class among the clients by shares ~ Dir(α·1): label skew and unequal sizes. Complete.
+    """Divide each class among the clients by shares ~ Dir(α·1).
 
-    A draw that leaves a client with fewer than `min_size` samples is repeated, up to 100 times; then the
-    largest clients give to the smallest. α = 0 hands each class whole to the client that has least so far
-    (so it takes at least as many classes as clients), α ≥ 1000 deals every class evenly.
+    Complete. Clients differ in their classes and in size. A draw that leaves a client
+    with fewer than `min_size` samples is repeated, up to 100 times; then the largest
+    clients give to the smallest. α = 0 hands each class whole to the client that has
+    the fewest samples so far (so it takes at least as many classes as clients); α ≥
+    1000 deals every class evenly.
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
-    return _deal(
-        y, _class_by_class(sizes, clients, alpha, min_size, rng), rng, test, min_size
-    )
+    counts = _class_by_class(sizes, clients, alpha, min_size, rng)
+    return _deal(y, counts, rng, test, min_size)
+
+
+def quantity_skew(
+    y: np.ndarray,
+    clients: int,
+    alpha: float = 1.0,
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    min_size: int = 2,
+) -> Partition:
+    """Give clients very different numbers of samples, all drawn from the same pool.
+    Complete.
+
+    Shares of the pool are drawn from Dir(α·1): the smaller α, the more unequal; α ≥
+    1000 is `iid`'s equal sizes. Each client first gets `min_size` samples, and the rest
+    is shared out. One hidden cluster: clients differ in size only.
+    """
+    y, sizes, rng = _start(y, clients, seed, test, min_size)
+    _check("alpha", alpha, checks.number(above=0, infinite=True))
+    rest = len(y) - clients * min_size
+    shares = np.full(clients, 1 / clients)
+    if alpha < UNIFORM:
+        shares = rng.dirichlet(np.full(clients, alpha))
+    own = min_size + _whole(rest * shares[:, None], rest, rng)[:, 0]  # (K,)
+    dealt = np.split(rng.permutation(len(y)), np.cumsum(own)[:-1])
+    counts = class_counts(dealt, y, len(sizes))
+    return _deal(y, counts, rng, test, min_size, truth=np.zeros(clients, np.int64))
 
 
 def n_class(
@@ -113,10 +147,10 @@ def n_class(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Let each client hold exactly n classes, each class shared evenly by its holders. Complete.
+    """Let each client hold exactly n classes, each class shared evenly by its holders.
 
-    Classes are picked at random among those held least so far, so each gets the same number of holders
-    (±1).
+    Complete. Classes are picked at random among those with the fewest holders so far,
+    so each gets the same number of holders (±1).
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
     classes = np.count_nonzero(sizes)
@@ -125,9 +159,8 @@ def n_class(
         clients * n >= classes,
         f"{clients} clients x {n} cannot hold all {classes} classes; raise n",
     )
-    return _deal(
-        y, _even(_pick(clients, n, sizes > 0, rng), sizes, least=1), rng, test, min_size
-    )
+    holders = _pick(clients, n, sizes > 0, rng)
+    return _deal(y, _even(holders, sizes, least=1), rng, test, min_size)
 
 
 def cluster_dirichlet(
@@ -140,11 +173,11 @@ def cluster_dirichlet(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Divide each class over clusters by Dir(α₁·1), then over the clients of each by Dir(α₂·1). Complete.
+    """Divide each class over clusters by Dir(α₁·1), then over clients by Dir(α₂·1).
 
-    WeCFL's first benchmark (Sec. 7.1): α₁ = 0.1 makes clusters differ, α₂ = 10 keeps their clients alike. A
-    cluster gets at least 30 % of an equal share. Clusters are contiguous blocks of clients, equal in number
-    (±1).
+    Complete. WeCFL's first benchmark (Sec. 7.1): α₁ = 0.1 makes clusters differ,
+    α₂ = 10 keeps their clients alike. A cluster gets at least 30 % of an equal share.
+    Clusters are contiguous blocks of clients, equal in number (±1).
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
     _check_list("alphas", alphas, ALPHA)
@@ -154,10 +187,9 @@ def cluster_dirichlet(
     truth, members = _blocks(clients, clusters)
     floor = np.maximum(min_size * members, int(0.3 * len(y) / clusters))
     groups = _class_by_class(sizes, clusters, alphas[0], floor, rng)  # (G, C)
-    counts = [
-        _class_by_class(g, k, alphas[1], min_size, rng)
-        for g, k in zip(groups, members, strict=True)
-    ]
+    counts = []
+    for group, size in zip(groups, members, strict=True):
+        counts.append(_class_by_class(group, size, alphas[1], min_size, rng))
     return _deal(y, np.concatenate(counts), rng, test, min_size, truth)
 
 
@@ -172,25 +204,27 @@ def cluster_n_class(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Give each cluster n classes, and each of its clients m of those. Complete if clusters·n ≥ classes.
+    """Give each cluster n classes, and each of its clients m of those.
 
-    WeCFL's second benchmark (Sec. 7.1, n = 3, m = 2). A class is shared evenly by all clients that hold it;
-    a class that no cluster holds is left out.
+    Complete if clusters·n ≥ classes. WeCFL's second benchmark (Sec. 7.1, n = 3, m = 2).
+    A class is shared evenly by all clients that hold it; a class that no cluster holds
+    is left out.
     """
     y, sizes, rng = _start(y, clients, seed, test, min_size)
     truth, members = _blocks(clients, clusters)
     _check_count("n", n, np.count_nonzero(sizes), "number of classes")
     _check_count("m", m, n, "n of its cluster")
-    few = members.min()
+    fewest = members.min()
     _require(
-        few * m >= n,
-        f"{few} clients x m = {m} cannot hold a cluster's n = {n} classes; raise m",
+        fewest * m >= n,
+        f"{fewest} clients x m = {m} cannot hold a cluster's n = {n} classes; raise m",
     )
     sets = _pick(clusters, n, sizes > 0, rng)  # (G, C)
-    holders = np.concatenate(
-        [_pick(k, m, s, rng) for s, k in zip(sets, members, strict=True)]
-    )
-    return _deal(y, _even(holders, sizes, least=1), rng, test, min_size, truth)
+    holders = []
+    for allowed, size in zip(sets, members, strict=True):
+        holders.append(_pick(size, m, allowed, rng))
+    counts = _even(np.concatenate(holders), sizes, least=1)
+    return _deal(y, counts, rng, test, min_size, truth)
 
 
 def n_class_released(
@@ -242,9 +276,9 @@ def cluster_n_class_released(
     _check_count("m", m, n, "n of its cluster")
     groups = _even(_draw(clusters, n, sizes > 0, rng), sizes, least=1)  # (G, C)
     counts = []
-    for own, size in zip(groups, members, strict=True):
-        holders = _draw(size, m, own > 0, rng)
-        counts.append(_even(holders, own, least=1))
+    for group, size in zip(groups, members, strict=True):
+        holders = _draw(size, m, group > 0, rng)
+        counts.append(_even(holders, group, least=1))
     return _deal(y, np.concatenate(counts), rng, test, min_size, truth)
 
 
@@ -257,16 +291,18 @@ def by_class_sets(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Make cluster c of `sizes[c]` clients that hold the classes `class_sets[c]`, as in OCFL's splits.
+    """Make cluster c of `sizes[c]` clients that hold the classes `class_sets[c]`.
 
-    Each class is shared evenly by all clients of all clusters that list it, so sets may overlap. Complete
-    if the sets name every class; samples of other classes are left out.
+    OCFL's splits. Each class is shared evenly by all clients of all clusters that list
+    it, so sets may overlap. Complete if the sets name every class; samples of other
+    classes are left out.
     """
     _check_list("sizes", sizes, checks.integer(1))
     _check_list("class_sets", class_sets, CLASS_SET)
     _require(
         len(sizes) == len(class_sets) > 0,
-        f"need a size >= 1 for each class set, got sizes {list(sizes)} for {len(class_sets)} sets",
+        f"need a size >= 1 for each class set, got sizes {list(sizes)} for "
+        f"{len(class_sets)} sets",
     )
     y, totals, rng = _start(y, sum(sizes), seed, test, min_size)
     truth = np.repeat(np.arange(len(sizes)), sizes)
@@ -276,9 +312,8 @@ def by_class_sets(
             0 < len(wanted) == len(known),
             f"class set {list(wanted)}: only {known} have samples",
         )
-    sets = np.array(
-        [np.isin(np.arange(len(totals)), list(wanted)) for wanted in class_sets]
-    )  # (G, C)
+    classes = np.arange(len(totals))
+    sets = np.array([np.isin(classes, list(wanted)) for wanted in class_sets])  # (G, C)
     return _deal(y, _even(sets[truth], totals, least=1), rng, test, min_size, truth)
 
 
@@ -291,11 +326,12 @@ def by_user(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Make a client of each user, with the user's own samples: a federation as it was found.
+    """Make a client of each user, with the user's own samples.
 
-    `users` (N,) says whose each sample is; clients stand in the order of np.unique(users). Users with fewer than
-    `min_size` samples are left out, and with `clients` all but the so many who have most, the first among equals.
-    Complete if nobody is left out.
+    `users` (N,) says to whom each sample belongs; clients are in the order of
+    np.unique(users). Users with fewer than `min_size` samples are left out. With
+    `clients`, only so many users are kept: those with the most samples, the first among
+    equals. Complete if no user is left out.
     """
     y = _labels(y)
     users = _users(users, len(y))
@@ -312,13 +348,11 @@ def by_user(
         )
     kept = np.sort(enough[np.argsort(-sizes[enough], kind="stable")[:clients]])
     y, _, rng = _start(y, len(kept), seed, test, min_size)
+    # user by user, each in class order, shuffled within a class
     order = rng.permutation(len(y))
-    order = order[
-        np.lexsort((y[order], owner[order]))
-    ]  # user by user, each in class order, shuffled within a class
-    own = np.split(order, np.cumsum(sizes)[:-1])
-    pairs = [_split(own[k], test, rng) for k in kept]
-    return Partition([a for a, _ in pairs], [b for _, b in pairs])
+    order = order[np.lexsort((y[order], owner[order]))]
+    samples = np.split(order, np.cumsum(sizes)[:-1])  # of all users
+    return _with_tests([samples[k] for k in kept], test, rng)
 
 
 def mixed(
@@ -332,12 +366,16 @@ def mixed(
     test: float = 0.2,
     min_size: int = 2,
 ) -> Partition:
-    """Deal `size` samples to each client, whose group says how mixed its classes are: FedGWC's Tables 3 and 6.
+    """Deal `size` samples to each client; its group says how mixed its classes are.
 
-    Group g has `groups[g]` clients with class mixtures q ~ Dir(α_g·p), as in `dirichlet`. α = 0 is one class per
-    client, different ones as far as they last, α ≥ 1000 exactly equal shares. The hidden cluster is the group. Not
-    complete. Clients are disjoint; with `shared` only those of one group are, which FedGWC's numbers need:
-    90 clients of one class and 500 samples each leave no ten classes for the others. Then use `match_test`.
+    FedGWC's Tables 3 and 6. Group g has `groups[g]` clients with class mixtures
+    q ~ Dir(α_g·p), as in `dirichlet`. α = 0 is one class per client, with different
+    classes for different clients as long as there are enough; α ≥ 1000 is exactly equal
+    shares. The hidden cluster is the group. Not complete.
+
+    Clients are disjoint. With `shared` only those of the same group are, as FedGWC's
+    numbers require: 90 clients of one class and 500 samples each leave too few samples
+    for the others. Then use `match_test`.
     """
     _check_list("groups", groups, checks.integer(0))
     _check_list("alphas", alphas, ALPHA)
@@ -349,55 +387,65 @@ def mixed(
     )
     y, sizes, rng = _start(y, sum(groups), seed, test, min_size)
     truth = np.repeat(np.arange(len(groups)), groups)
-    left, counts = sizes.copy(), np.zeros((len(truth), len(sizes)), np.int64)
-    for g in np.argsort(alphas, kind="stable"):  # whole classes first
-        left = sizes.copy() if shared else left
+    counts = np.zeros((len(truth), len(sizes)), np.int64)
+    left = sizes.copy()
+    for g in np.argsort(alphas, kind="stable"):  # clients of one class first
+        if shared:
+            left = sizes.copy()
         for k in np.flatnonzero(truth == g):
             counts[k] = _mixture(sizes / sizes.sum(), left, size, alphas[g], rng)
             left -= counts[k]
     if not shared:
         return _deal(y, counts, rng, test, min_size, truth)
-    own = [_deal(y, counts[truth == g], rng, test, min_size) for g in np.unique(truth)]
-    return Partition(
-        [i for part in own for i in part.train],
-        [i for part in own for i in part.test],
-        truth,
-    )
+    both = Partition([], [], truth)
+    for g in np.unique(truth):
+        group = _deal(y, counts[truth == g], rng, test, min_size)
+        both.train.extend(group.train)
+        both.test.extend(group.test)
+    return both
 
 
 def match_test(
-    part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0
+    part: Partition, y: np.ndarray, y_test: np.ndarray, seed: int = 0, keep: int = 0
 ) -> Partition:
-    """Replace the test lists by official test samples with the class shares of each client's train data.
+    """Test each client on official test samples that look like its train data.
 
-    Client k gets r·(its train count) samples of each class, rounded, with the largest r ≤ 1 that the test
-    pool allows: clients are disjoint, and test sizes follow train sizes. Indices count on from len(y), as
-    in `Dataset.x`. Train lists stay as they are: build `part` with test=0 to train on the whole pool. A
-    very small client may get no sample.
+    They have the class shares of its train data: client k gets r·(its train count)
+    samples of each class, rounded, with the largest r ≤ 1 that the test pool allows.
+    Clients are disjoint, and test sizes are proportional to train sizes. The indices of
+    test samples start at len(y), as in `Dataset.x`. Train lists stay as they are: build
+    `part` with test=0 to train on the whole pool. A very small client may get no test
+    sample. At least `keep` samples of each class are left for the server.
     """
-    y, y_test = _labels(y), _labels(y_test)
+    y = _labels(y)
+    y_test = _labels(y_test)
     _check("seed", seed, checks.seed)
+    _check("keep", keep, checks.integer(0))
     classes = max(y.max(), y_test.max()) + 1
     have = class_counts(part.train, y, classes)  # (K, C)
-    pool, used = np.bincount(y_test, minlength=classes), have.sum(0)
+    used = have.sum(0)  # (C,)
+    pool = np.bincount(y_test, minlength=classes)  # (C,)
+    pool = np.maximum(pool - keep, 0)
     lacking = np.flatnonzero((used > 0) & (pool == 0)).tolist()
+    beside = f" beside the {keep} that are kept" if keep else ""
     _require(
         not lacking,
-        f"the test pool has no samples of classes {lacking}, which clients train on",
+        f"the test pool has no samples of classes {lacking}{beside}, "
+        "which clients train on",
     )
     ratio = min(1.0, (pool[used > 0] / used[used > 0]).min())
     rng = np.random.default_rng(seed)
     counts = _whole(ratio * have, np.floor(ratio * used + 1e-9), rng)
-    return part._replace(
-        test=[np.sort(own) + len(y) for own in _hand_out(y_test, counts, rng)]
-    )
+    tests = _hand_out(y_test, counts, rng)
+    return part._replace(test=[np.sort(samples) + len(y) for samples in tests])
 
 
 def subset(
     y: np.ndarray, law: Callable[..., Partition], samples: int, *, seed: int = 0
 ) -> Partition:
-    """Partition only `samples` of the pool, drawn at random, by a law with its own keywords bound.
+    """Partition only `samples` of the pool, drawn at random.
 
+    `law` is a partition law whose keywords are bound:
     `subset(y, partial(iid, clients=30), 6000)` keeps clients small when they are few.
     """
     y = _labels(y)
@@ -405,31 +453,60 @@ def subset(
     _check("seed", seed, checks.seed)
     pick = np.sort(np.random.default_rng(seed).choice(len(y), samples, replace=False))
     part = law(y[pick], seed=seed)
+    _require(part.validation is None, "set validation samples aside after subset")
     return part._replace(
-        train=[pick[own] for own in part.train], test=[pick[own] for own in part.test]
+        train=[pick[samples] for samples in part.train],
+        test=[pick[samples] for samples in part.test],
     )
+
+
+def with_validation(
+    y: np.ndarray, law: Callable[..., Partition], share: float = 0.2, *, seed: int = 0
+) -> Partition:
+    """Set a share of each client's training samples aside, to choose settings by.
+
+    Training never sees them, and they are no test samples: the test lists of the law
+    stay as they are. The split is stratified by class, and a client keeps at least one
+    sample to train on. `law` has its own keywords bound, as in `subset`.
+    """
+    y = _labels(y)
+    _check("share", share, checks.number(above=0, below=1))
+    _check("seed", seed, checks.seed)
+    part = law(y, seed=seed)
+    _require(part.validation is None, "validation samples were set aside before")
+    rng = np.random.default_rng([seed, 1])
+    train = []
+    validation = []
+    for own in part.train:
+        by_class = own[np.argsort(y[own], kind="stable")]
+        kept, aside = _split(by_class, share, rng)
+        train.append(kept)
+        validation.append(aside)
+    return part._replace(train=train, validation=validation)
 
 
 def refill(
     y: np.ndarray, law: Callable[..., Partition], least: int = 6, *, seed: int = 0
 ) -> Partition:
-    """Replace each client with fewer than `least` test samples by a copy of another, drawn at random.
+    """Replace clients with fewer than `least` test samples by copies of others.
 
-    What WeCFL's released code does to keep its number of clients: copies share all their samples, so they
-    count twice in every average. Only for re-running that code.
+    The others are drawn at random. WeCFL's released code does this to keep its number
+    of clients. Copies share all their samples, so these clients count twice in every
+    average. Only for re-running that code.
     """
     _check("least", least, checks.integer(0))
     _check("seed", seed, checks.seed)
     part = law(y, seed=seed)
-    good = np.flatnonzero([len(own) >= least for own in part.test])
+    _require(part.validation is None, "set validation samples aside after refill")
+    good = np.flatnonzero([len(samples) >= least for samples in part.test])
     _require(len(good) > 0, f"no client has {least} test samples; lower least")
     stand_in = np.arange(len(part.test))
     bad = np.setdiff1d(stand_in, good)
     stand_in[bad] = np.random.default_rng(seed).choice(good, len(bad))
     truth = None if part.truth is None else part.truth[stand_in]
-    return Partition(
-        [part.train[k] for k in stand_in], [part.test[k] for k in stand_in], truth
-    )
+    train = [part.train[k] for k in stand_in]
+    tests = [part.test[k] for k in stand_in]
+    return Partition(train, tests, truth)
 
 
 def class_counts(
@@ -442,10 +519,10 @@ def class_counts(
         y.max() < classes,
         f"labels go up to {y.max()}, so classes = {classes} is too few",
     )
-    rows = [
-        np.bincount(y[np.asarray(own, np.int64)], minlength=classes)
-        for own in indices_list
-    ]
+    rows = []
+    for indices in indices_list:
+        labels = y[np.asarray(indices, np.int64)]
+        rows.append(np.bincount(labels, minlength=classes))
     return np.array(rows, np.int64).reshape(-1, classes)
 
 
@@ -453,78 +530,106 @@ def class_counts(
 
 
 def _deal(y, counts, rng, test, min_size, truth=None) -> Partition:
-    """Deal the samples by `counts` (K, C) and set a stratified share of each client's aside for testing."""
-    k, least = counts.sum(1).argmin(), counts.sum(1).min()
+    """Deal the samples by `counts` (K, C), and set a share of each client's aside."""
+    sizes = counts.sum(1)
+    smallest = sizes.min()
     _require(
-        least >= min_size,
-        f"client {k} gets {least} samples; take fewer clients or min_size <= {least}",
+        smallest >= min_size,
+        f"client {sizes.argmin()} gets {smallest} samples; take fewer clients or "
+        f"min_size <= {smallest}",
     )
-    pairs = [_split(own, test, rng) for own in _hand_out(y, counts, rng)]
-    return Partition([a for a, _ in pairs], [b for _, b in pairs], truth)
+    return _with_tests(_hand_out(y, counts, rng), test, rng, truth)
+
+
+def _with_tests(samples, test, rng, truth=None) -> Partition:
+    """Clients with these samples (K index arrays in class order), a share for tests."""
+    train = []
+    tests = []
+    for indices in samples:
+        for_training, for_testing = _split(indices, test, rng)
+        train.append(for_training)
+        tests.append(for_testing)
+    return Partition(train, tests, truth)
 
 
 def _hand_out(y, counts, rng) -> list[np.ndarray]:
-    """Shuffle each class and cut it by its column of `counts` (K, C): K index arrays, in class order."""
-    piles = [rng.permutation(np.flatnonzero(y == c)) for c in range(counts.shape[1])]
-    cut = [
-        np.split(pile, np.cumsum(column))[:-1]
-        for pile, column in zip(piles, counts.T, strict=True)
-    ]
-    return [np.concatenate(pieces) for pieces in zip(*cut, strict=True)]
+    """Shuffle each class and cut it by its column of `counts` (K, C).
+
+    Returns K index arrays, each in class order.
+    """
+    pieces = []  # C lists of K index arrays
+    for c, column in enumerate(counts.T):
+        pile = rng.permutation(np.flatnonzero(y == c))
+        pieces.append(np.split(pile, np.cumsum(column))[:-1])
+    return [np.concatenate(of_client) for of_client in zip(*pieces, strict=True)]
 
 
-def _split(own, test, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Test on every (s/t)-th of s samples in class order: each class gives its share, to within one."""
-    s = len(own)
-    t = min(max(round(test * s), 1), s - 1) if test else 0
-    at = (np.arange(t) * s + rng.integers(s)) // max(
-        t, 1
-    )  # a random start keeps ties fair
-    return np.sort(np.delete(own, at)), np.sort(own[at])
+def _split(samples, test, rng) -> tuple[np.ndarray, np.ndarray]:
+    """Split samples in class order into train and test samples, both sorted.
+
+    Of s samples every (s/t)-th is a test sample, from a random start, so that each
+    class gives its share to within one.
+    """
+    s = len(samples)
+    t = 0
+    if test:
+        t = min(max(round(test * s), 1), s - 1)
+    at = (np.arange(t) * s + rng.integers(s)) // max(t, 1)
+    return np.sort(np.delete(samples, at)), np.sort(samples[at])
 
 
 # Counts: rounded, shared evenly, or drawn.
 
 
 def _whole(ideal, totals, rng) -> np.ndarray:
-    """Round `ideal` (K, C) to column sums `totals`: largest remainders first, ties at random."""
+    """Round `ideal` (K, C) to whole numbers with the column sums `totals`.
+
+    The largest remainders are rounded up, ties at random.
+    """
     counts = np.floor(ideal).astype(np.int64)
     order = np.lexsort((rng.random(ideal.shape), counts - ideal), axis=0)
     return counts + (order.argsort(axis=0) < totals - counts.sum(0))
 
 
 def _even(holders, sizes, least=0) -> np.ndarray:
-    """Share each class evenly by its `holders` (K, C); odd samples go round, so that totals even out too."""
+    """Share each class evenly by its `holders` (K, C) -> counts (K, C).
+
+    Samples left over go to the holders in turn, so that the clients' totals even out.
+    """
     h = np.maximum(holders.sum(0), 1)
-    turn = (
-        holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)
-    ) % h  # 0 = next in turn for an odd sample
+    # 0: next in turn for a sample left over
+    turn = (holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)) % h
     counts = holders * (sizes // h + (turn < sizes % h))
     short = np.flatnonzero((holders & (counts < least)).any(0)).tolist()
     _require(
         not short,
-        f"classes {short} have fewer samples than clients to hold them; take fewer clients",
+        f"classes {short} have fewer samples than clients to hold them; take fewer "
+        "clients",
     )
     return counts
 
 
 def _pick(rows, n, allowed, rng) -> np.ndarray:
-    """Let each row hold n of the `allowed` (C,) classes, those held least so far first -> (rows, C) bool."""
+    """Let each row hold n of the `allowed` (C,) classes -> (rows, C) bool.
+
+    Classes with the fewest holders so far come first, ties are drawn.
+    """
     holders = np.zeros((rows, len(allowed)), bool)
     for k in range(rows):
-        holders[
-            k, np.lexsort((rng.random(len(allowed)), holders[:k].sum(0), ~allowed))[:n]
-        ] = True
+        holders_so_far = holders[:k].sum(0)
+        order = np.lexsort((rng.random(len(allowed)), holders_so_far, ~allowed))
+        holders[k, order[:n]] = True
     return holders
 
 
 def _draw(rows, n, allowed, rng) -> np.ndarray:
-    """Let each row hold n of the `allowed` (C,) classes, drawn independently of the
-    others -> (rows, C) bool.
+    """Let each row hold n of the `allowed` (C,) classes -> (rows, C) bool.
+
+    Each row is drawn independently of the others.
     """
     holders = np.zeros((rows, len(allowed)), bool)
-    for own in holders:
-        own[rng.choice(np.flatnonzero(allowed), n, replace=False)] = True
+    for row in holders:
+        row[rng.choice(np.flatnonzero(allowed), n, replace=False)] = True
     return holders
 
 
@@ -533,99 +638,120 @@ def _limit(sizes, rows, alpha, rng) -> np.ndarray | None:
     _check("alpha", alpha, ALPHA)
     if 0 < alpha < UNIFORM:
         return None
-    return _even(
-        _unmixed(sizes, rows, rng) if alpha == 0 else np.ones((rows, len(sizes)), bool),
-        sizes,
-    )
+    holders = np.ones((rows, len(sizes)), bool)
+    if alpha == 0:
+        holders = _unmixed(sizes, rows, rng)
+    return _even(holders, sizes)
 
 
 def _unmixed(sizes, clients, rng) -> np.ndarray:
-    """The holders (K, C) at α = 0: one class per client, or, with too few clients, one client per class."""
+    """The holders (K, C) at α = 0: one class per client.
+
+    With fewer clients than classes it is one client per class instead.
+    """
     holders = np.zeros((clients, len(sizes)), bool)
     present = rng.permutation(np.flatnonzero(sizes))
     if clients >= len(present):
+        # further owners go to the class with the most samples per owner
         owners = np.ones(len(present), np.int64)
-        for _ in range(
-            clients - len(present)
-        ):  # one more for the class with most samples per owner
+        for _ in range(clients - len(present)):
             owners[(sizes[present] / owners).argmax()] += 1
-        holders[np.arange(clients), rng.permutation(np.repeat(present, owners))] = True
+        class_of = rng.permutation(np.repeat(present, owners))  # (K,)
+        holders[np.arange(clients), class_of] = True
     else:
-        for c in sorted(
-            present, key=lambda c: -sizes[c]
-        ):  # large classes first, to the emptiest client
+        # large classes first, each to the client with the fewest samples
+        for c in sorted(present, key=lambda c: -sizes[c]):
             holders[(holders @ sizes).argmin(), c] = True
     return holders
 
 
 def _client_by_client(sizes, clients, alpha, rng) -> np.ndarray:
-    """Counts (K, C) of clients that draw in turn, each from its own q ~ Dir(α·p) over the open classes."""
-    counts, left = np.zeros((clients, len(sizes)), np.int64), sizes.copy()
+    """Counts (K, C) of clients that draw in turn, each from its own q ~ Dir(α·p).
+
+    Samples of a class that has run out are drawn from the other classes.
+    """
+    counts = np.zeros((clients, len(sizes)), np.int64)
+    left = sizes.copy()
     base = np.maximum(alpha * sizes / sizes.sum(), np.finfo(float).tiny)
-    for own, quota in zip(counts, _blocks(sizes.sum(), clients)[1], strict=True):
+    quotas = _blocks(sizes.sum(), clients)[1]
+    for row, quota in zip(counts, quotas, strict=True):
         q = np.zeros(len(sizes))
-        while need := quota - own.sum():
+        while need := quota - row.sum():
             q[left == 0] = 0
-            # A first draw; or its classes ran out and the other shares underflowed to 0: renormalised,
-            # they follow a Dirichlet over the open classes whatever the rest was (neutrality), so draw that.
+            # The first draw; or all classes of q ran out, and the other shares had
+            # underflowed to 0. Renormalised, these follow a Dirichlet over the classes
+            # that are left, whatever the rest was (neutrality): draw that.
             if not q.any():
                 q[left > 0] = rng.dirichlet(base[left > 0])
             take = np.minimum(rng.multinomial(need, q / q.sum()), left)
-            own += take
+            row += take
             left -= take
-    return rng.permutation(
-        counts
-    )  # the last to draw get leftovers: not always the last client
+    # the last to draw get what is left over: this should not always be the last client
+    return rng.permutation(counts)
 
 
 def _mixture(p, left, size, alpha, rng) -> np.ndarray:
-    """Counts (C,) of a client that takes `size` of the samples `left` (C,) of a pool with class shares p (C,)."""
+    """Counts (C,) of a client that takes `size` of the samples `left` (C,).
+
+    p (C,) are the class shares of the pool.
+    """
     _require(
         left.sum() >= size,
         f"{left.sum()} samples are left for a client of {size}; lower size",
     )
-    own, q = np.zeros(len(left), np.int64), np.zeros(len(left))
-    if alpha == 0:  # a class that most is left of: different clients, different classes
+    counts = np.zeros(len(left), np.int64)
+    if alpha == 0:
+        # the class with the most samples left: different clients, different classes
         c = np.lexsort((rng.random(len(left)), -left))[0]
         _require(
             left[c] >= size,
             f"no class has {size} samples left for a client of one class; lower size",
         )
-        own[c] = size
+        counts[c] = size
     elif alpha >= UNIFORM:
-        own = np.minimum(_whole(size * p[:, None], size, rng)[:, 0], left)
-    while need := size - own.sum():
-        q[left == own] = 0
-        if not q.any():  # a first draw, or one whose classes ran out
-            q[left > own] = rng.dirichlet(
-                np.maximum(alpha * p, np.finfo(float).tiny)[left > own]
-            )
-        own += np.minimum(rng.multinomial(need, q / q.sum()), left - own)
-    return own
+        counts = np.minimum(_whole(size * p[:, None], size, rng)[:, 0], left)
+    base = np.maximum(alpha * p, np.finfo(float).tiny)
+    q = np.zeros(len(left))
+    while need := size - counts.sum():
+        is_left = left > counts
+        q[~is_left] = 0
+        if not q.any():  # the first draw, or all classes of the last one ran out
+            q[is_left] = rng.dirichlet(base[is_left])
+        counts += np.minimum(rng.multinomial(need, q / q.sum()), left - counts)
+    return counts
 
 
 def _class_by_class(sizes, rows, alpha, floor, rng) -> np.ndarray:
-    """Counts (rows, C) with class shares ~ Dir(α·1), and at least `floor` samples in each row."""
+    """Counts (rows, C) with class shares ~ Dir(α·1).
+
+    Each row gets at least `floor` samples, a number or one for each row.
+    """
     counts = _limit(sizes, rows, alpha, rng)
-    if alpha == 0:
-        ok = rows <= np.count_nonzero(sizes) and (counts.sum(1) >= floor).all()
+    if alpha == 0 and counts is not None:
+        enough = rows <= np.count_nonzero(sizes) and (counts.sum(1) >= floor).all()
         _require(
-            ok,
-            f"alpha = 0 deals whole classes, not enough for {rows} parts; take fewer or alpha > 0",
+            enough,
+            f"alpha = 0 deals whole classes, not enough for {rows} parts; take fewer "
+            "or alpha > 0",
         )
-    for _ in range(TRIES if counts is None else 0):
-        counts = _whole(
-            rng.dirichlet(np.full(rows, alpha), len(sizes)).T * sizes, sizes, rng
-        )
+    if counts is not None:
+        return _repair(counts, floor)
+    for _ in range(TRIES):
+        shares = rng.dirichlet(np.full(rows, alpha), len(sizes)).T  # (rows, C)
+        counts = _whole(shares * sizes, sizes, rng)
         if (counts.sum(1) >= floor).all():
             break
     return _repair(counts, floor)
 
 
 def _repair(counts, floor) -> np.ndarray:
-    """Move samples from the richest row's largest class to the poorest row until each row has its `floor`."""
+    """Move samples between rows until each row has at least its `floor`.
+
+    They move from the largest class of the row with the most to the row with the least.
+    """
     while ((spare := counts.sum(1) - floor) < 0).any():
-        poor, rich = spare.argmin(), spare.argmax()
+        poor = spare.argmin()
+        rich = spare.argmax()
         c = counts[rich].argmax()
         move = min(-spare[poor], spare[rich], counts[rich, c])
         counts[[rich, poor], c] += [-move, move]
@@ -633,7 +759,10 @@ def _repair(counts, floor) -> np.ndarray:
 
 
 def _blocks(members, blocks) -> tuple[np.ndarray, np.ndarray]:
-    """Contiguous blocks, equal (±1): the block of each member, and the size of each block."""
+    """Cut members into contiguous blocks, equal (±1).
+
+    Returns the block of each member, and the size of each block.
+    """
     _check_count("clusters", blocks, members, "number of clients")
     truth = np.sort(np.arange(members) % blocks)
     return truth, np.bincount(truth)
@@ -643,15 +772,18 @@ def _blocks(members, blocks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require(ok, message: str) -> None:
+    """Raise the message unless the condition holds."""
     if not ok:
         raise ValueError(message)
 
 
 def _check(name: str, value, rule: checks.Rule) -> None:
+    """Hold an argument to a rule."""
     _require(rule.holds(value), f"{name} = {value!r}: need {rule.need}")
 
 
 def _check_list(name: str, values, rule: checks.Rule) -> None:
+    """Hold each entry of a list to a rule."""
     ok = _is_list(values) and all(rule.holds(value) for value in values)
     _require(ok, f"{name} = {values!r}: need a list, each entry {rule.need}")
 
@@ -669,16 +801,19 @@ CLASS_SET = checks.Rule(_is_class_set, "a list of classes, integers >= 0")
 
 
 def _check_count(name, value, most, what) -> None:
+    """An argument must be an integer from 1 to ``most``, which is the ``what``."""
     ok = checks.integer(1, most).holds(value)
     _require(ok, f"{name} = {value!r}: need an integer from 1 to {most}, the {what}")
 
 
 def _labels(y) -> np.ndarray:
+    """Check class labels -> (N,) int64."""
     y = np.asarray(y)
     ok = y.ndim == 1 and y.size and y.dtype.kind in "iu"
     _require(
         ok,
-        f"labels must be a non-empty vector of integers, got shape {y.shape} of {y.dtype}",
+        f"labels must be a non-empty vector of integers, got shape {y.shape} of "
+        f"{y.dtype}",
     )
     _require(y.min() >= 0, f"labels must be >= 0, got {y.min()}")
     _require(

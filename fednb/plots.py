@@ -1,14 +1,15 @@
-"""The book's pictures: clients and classes, learning curves, similarity matrices, points in the plane.
+"""The book's pictures: clients and classes, learning curves, matrices, points.
 
-Each function returns a matplotlib Figure; put it on the page with :func:`fednb.show.show` and an alternative text. With
-``ax`` most draw into these axes of a larger figure instead. The colours are those of Okabe and Ito, which colour-blind
+Each function returns a matplotlib Figure; put it on the page with
+:func:`fednb.show.show` and an alternative text. With ``ax`` most draw into these axes
+of a larger figure instead. The colours are those of Okabe and Ito, which colour-blind
 readers can tell apart; groups differ in more than colour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,7 +40,10 @@ NAMES = {
 
 
 def style() -> None:
-    """Set the book's look for all matplotlib figures of this session; every plot below does so itself."""
+    """Set the book's look for all matplotlib figures of this session.
+
+    Every plot below does so itself.
+    """
     import matplotlib as mpl
     from cycler import cycler
 
@@ -70,9 +74,10 @@ def style() -> None:
 def class_map(
     counts: ArrayLike, truth: ArrayLike | None = None, ax: Axes | None = None
 ) -> Figure:
-    """Draw how many samples of each class every client holds, as bubbles: counts (K, C), area ~ samples.
+    """Draw how many samples of each class every client holds, as bubbles.
 
-    With ``truth`` (K,), the hidden clusters, clients are put in their order, and each cluster has a colour and a name
+    ``counts`` is (K, C); a bubble's area goes with it. With ``truth`` (K,), the hidden
+    clusters, clients are put in their order, and each cluster has a colour and a name
     above it.
     """
     counts = _matrix(counts, "counts")
@@ -109,8 +114,9 @@ def curves(
 ) -> Figure:
     """Draw a metric over rounds, traffic or time, one line per name.
 
-    Each value is a History or its frame, or a list of such runs (seeds): then the line is their mean and the band one
-    standard deviation to each side. ``x`` is a column too: ``round``, ``client_updates``, ``bytes``, ``seconds``.
+    Each value is a History or its frame, or a list of such runs (seeds): then the line
+    is their mean and the band one standard deviation to each side. ``x`` is a column
+    too: ``round``, ``client_updates``, ``bytes``, ``seconds``.
     """
     fig, ax = _axes(ax=ax)
     for i, (name, runs) in enumerate(histories.items()):
@@ -147,10 +153,12 @@ def matrix(
     name: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a matrix over pairs of clients (K, K) as a heat map; ``name`` says what the colours mean.
+    """Draw a matrix over pairs of clients (K, K) as a heat map.
 
-    With ``labels`` (K,), rows and columns are sorted by cluster, and lines part the clusters: a good clustering shows
-    bright or dark blocks along the diagonal.
+    ``name`` says what the colours mean.
+
+    With ``labels`` (K,), rows and columns are sorted by cluster, and lines part the
+    clusters: a good clustering shows bright or dark blocks along the diagonal.
     """
     M = _matrix(M, "M")
     if M.shape[0] != M.shape[1]:
@@ -183,12 +191,18 @@ def points(xy: ArrayLike, labels: ArrayLike | None = None) -> Figure:
     fig, ax = _axes(5.2, 3.9)
     for i, label in enumerate(np.unique(labels)):
         group = xy[labels == label]
-        style = {
+        look: dict[str, Any] = {
             "color": COLOURS[i % len(COLOURS)],
             "marker": MARKERS[i % len(MARKERS)],
         }
         ax.scatter(
-            *group.T, s=36, alpha=0.85, linewidths=0, label=f"cluster {label}", **style
+            group[:, 0],
+            group[:, 1],
+            s=36,
+            alpha=0.85,
+            linewidths=0,
+            label=f"cluster {label}",
+            **look,
         )
     if len(np.unique(labels)) > 1:
         ax.legend()
@@ -202,11 +216,12 @@ def spokes(
     names: Sequence[Any] | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw points of the plane (K, 2), each joined to the mean of its cluster, ``labels`` (K,).
+    """Draw points (K, 2), each joined to the mean of its cluster, ``labels`` (K,).
 
-    When the colours are used up, the next clusters have hollow points.
-    With ``weights`` (K,) the mean is weighted and a point's area is its weight. ``names`` are written into the points,
-    such as the true cluster, when spokes and colours tell the one that was found.
+    When the colours are used up, the next clusters have hollow points. With ``weights``
+    (K,) the mean is weighted and a point's area is its weight. ``names`` are written
+    into the points, such as the true cluster, when spokes and colours tell the one that
+    was found.
     """
     xy = _matrix(xy, "xy")
     labels, weights = (
@@ -226,13 +241,15 @@ def spokes(
             -1, 2
         )  # centre, point, centre, point, ...
         ax.plot(*star.T, color=colour, linewidth=1)
-        fill = (
+        fill: dict[str, Any] = (
             {"color": "white", "edgecolors": colour, "linewidths": 1.5}
             if hollow
             else {"color": colour, "linewidths": 0}
         )
-        ax.scatter(*xy[own].T, s=size[own], zorder=3, **fill)
-        ax.scatter(*centre, s=60, color=colour, marker="x", linewidths=2, zorder=2)
+        x, y = xy[own].T
+        ax.scatter(x, y, s=size[own], zorder=3, **fill)
+        x, y = centre
+        ax.scatter(x, y, s=60, color=colour, marker="x", linewidths=2, zorder=2)
         ink[own] = colour if hollow else "white"
     for (x, y), name, c in (
         zip(xy, names, ink, strict=True) if names is not None else ()
@@ -251,24 +268,140 @@ def spokes(
     return fig
 
 
-# --- parts -----------------------------------------------------------------------------------------------------------
+def rank_diagram(
+    ranks: Mapping[str, float], groups: Sequence[Sequence[str]] = ()
+) -> Figure:
+    """Draw mean ranks on a line, the best to the left, and a bar for each group.
+
+    ``ranks`` maps a method to its mean rank, 1 is best. ``groups`` are the methods that
+    do not differ: Demšar's critical-difference diagram (JMLR 2006).
+    """
+    names = sorted(ranks, key=lambda name: ranks[name])
+    unknown = [name for group in groups for name in group if name not in ranks]
+    if not names or unknown:
+        raise ValueError(f"no ranks of {', '.join(unknown) or 'any method'}")
+    half = (len(names) + 1) // 2
+    fig, ax = _axes(7.5, 0.25 * (half + len(groups)) + 0.6)
+    ax.grid(False)
+    ax.yaxis.set_visible(False)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.spines["top"].set_visible(True)
+    ax.spines["top"].set_position("zero")
+    ax.xaxis.set_ticks_position("top")
+    for level, group in enumerate(groups, start=1):
+        ends = [ranks[name] for name in group]
+        ax.plot([min(ends), max(ends)], [-level, -level], color="black", linewidth=2.5)
+    left = ranks[names[0]] - 0.1
+    right = ranks[names[-1]] + 0.1
+    for row, name in enumerate(names[:half], start=len(groups) + 1):
+        _elbow(ax, ranks[name], left, row)
+        ax.text(left, -row, f"{name} ({ranks[name]:.2f}) ", ha="right", va="center")
+    for row, name in enumerate(names[: half - 1 : -1], start=len(groups) + 1):
+        _elbow(ax, ranks[name], right, row)
+        ax.text(right, -row, f" ({ranks[name]:.2f}) {name}", ha="left", va="center")
+    ax.set_ylim(-(half + len(groups)) - 0.5, 0)
+    return fig
+
+
+def dots(
+    ours: Any,
+    paper: Any,
+    *,
+    rows: str,
+    columns: str,
+    value: str,
+    ours_name: str = "ours",
+    across: int | None = None,
+) -> Figure:
+    """Draw the paper's numbers beside ours: a panel for each column, a line for each
+    row.
+
+    Panels stand side by side, or ``across`` of them in a line.
+
+    ``ours`` has a line per run with the tags ``rows`` and ``columns`` and the metric
+    ``value``; ``paper`` one per cell. A dot is our mean, a thin bar goes from our least
+    to our greatest run, a diamond is the paper's number. Several scales of ours: give
+    ``ours_name`` as the name of a column that tells them apart.
+    """
+    panels = list(dict.fromkeys([*ours[columns], *paper[columns]]))
+    names = list(dict.fromkeys([*ours[rows], *paper[rows]]))
+    by_scale = ours_name in ours
+    scales = list(dict.fromkeys(ours[ours_name])) if by_scale else [ours_name]
+    from matplotlib.figure import Figure
+
+    style()
+    across = min(across or len(panels), len(panels))
+    down = -(-len(panels) // across)
+    height = (0.32 if down == 1 else 0.24) * len(names) * down + 1.2
+    fig = Figure(figsize=(min(11, 2.6 * across + 1.6), height))
+    axes = fig.subplots(down, across, sharey=True, squeeze=False)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax, panel in zip(axes.flat, panels, strict=False):
+        for s, scale in enumerate(scales):
+            mine = ours[ours[columns] == panel]
+            if by_scale:
+                mine = mine[mine[ours_name] == scale]
+            shift = 0.22 * (s - (len(scales) - 1) / 2)
+            for place, name in enumerate(names):
+                runs = mine.loc[mine[rows] == name, value].dropna().to_numpy(float)
+                if len(runs):
+                    at = place + shift
+                    ends = [runs.min(), runs.max()]
+                    ax.plot(ends, [at, at], color=COLOURS[s], linewidth=1.2)
+                    ax.plot(runs.mean(), at, MARKERS[s], color=COLOURS[s], ms=6)
+        theirs = paper[paper[columns] == panel]
+        for place, name in enumerate(names):
+            for x in theirs.loc[theirs[rows] == name, value].dropna():
+                ax.plot(x, place, "D", mfc="none", mec=INK, ms=6)
+        ax.set_title(str(panel))
+        ax.set_xlabel(NAMES.get(value, value))
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].invert_yaxis()
+    _dots_legend(fig, scales)
+    return fig
+
+
+def _dots_legend(fig: Figure, scales: Sequence[str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=COLOURS[s], marker=MARKERS[s], label=str(scale))
+        for s, scale in enumerate(scales)
+    ]
+    handles.append(
+        Line2D([], [], ls="", marker="D", mfc="none", mec=INK, label="paper")
+    )
+    fig.legend(handles=handles, ncols=len(handles), loc="outside upper center")
+
+
+# --- parts ---
 
 
 def _axes(
     width: float | None = None, height: float | None = None, ax: Axes | None = None
 ) -> tuple[Figure, Axes]:
-    """The given axes, or a figure that pyplot does not know of: nothing shows it twice, nothing has to close it."""
+    """The given axes, or those of a new figure.
+
+    Pyplot does not know of it: nothing shows it twice, and nothing has to close it.
+    """
     from matplotlib.figure import Figure
 
     style()
     if ax is not None:
-        return ax.figure, ax
-    fig = Figure(figsize=(width, height) if width else None)
+        return cast("Figure", ax.figure), ax
+    fig = Figure(figsize=(width, height) if width and height else None)
     return fig, fig.add_subplot()
 
 
+def _elbow(ax: Axes, rank: float, x: float, row: int) -> None:
+    """A mark at a rank on the line, and the way from there to the name at (x, -row)."""
+    ax.plot([x, rank, rank], [-row, -row, 0], color=INK, linewidth=1)
+    ax.plot(rank, 0, "o", color=INK, markersize=5, clip_on=False)
+
+
 def _mark_blocks(ax: Axes, labels: np.ndarray, across: bool) -> None:
-    """Part the blocks of sorted labels by lines, and write the cluster's name above each."""
+    """Part the blocks of sorted labels by lines, with the cluster's name above each."""
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
     for i, (start, end) in enumerate(
         zip(starts, [*starts[1:], len(labels)], strict=True)
@@ -299,7 +432,8 @@ def _frame(run: Any, columns: Sequence[str]) -> Any:
     missing = [name for name in columns if name not in frame]
     if missing:
         raise ValueError(
-            f"no column {missing[0]!r} in this history; it has {', '.join(map(str, frame))}"
+            f"no column {missing[0]!r} in this history; it has "
+            f"{', '.join(map(str, frame))}"
         )
     return frame
 
@@ -308,7 +442,8 @@ def _matrix(x: ArrayLike, name: str) -> np.ndarray:
     x = np.asarray(x, float)
     if x.ndim != 2 or not x.size:
         raise ValueError(
-            f"{name} has shape {x.shape}: give a matrix with at least one row and one column"
+            f"{name} has shape {x.shape}: give a matrix with at least one row and one "
+            "column"
         )
     return x
 

@@ -1,12 +1,13 @@
 """The papers' equations as plain loops: slow, short, and meant to be read.
 
-Each function is the twin of a fast kernel elsewhere in the library; the tests hold the two together, and the
-book prints the loop beside the equation. Arguments are numpy arrays or nested lists: rows (K, D), one weight
-and one label for each row.
+Each function is the twin of a fast kernel elsewhere in the library; the tests hold the
+two together, and the book prints the loop beside the equation. Arguments are numpy
+arrays or nested lists: rows (K, D), one weight and one label for each row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, permutations
 from math import exp, inf, sqrt
 
@@ -14,9 +15,11 @@ import numpy as np
 
 
 def mean_by(rows, weights, labels, old) -> np.ndarray:
-    """Average each cluster's rows by weight (FedAvg inside a cluster; the M step of WeCFL's Algorithm 1).
+    """Average each cluster's rows by weight (FedAvg inside a cluster; the M step of
+    WeCFL's Algorithm 1).
 
-    G_c = Σ_{i in c} λ_i g_i / Σ_{i in c} λ_i. A cluster without members, or without weight, keeps its row.
+    G_c = Σ_{i in c} λ_i g_i / Σ_{i in c} λ_i. A cluster without members, or without
+    weight, keeps its row.
     """
     new = np.array(old, dtype=float)  # (C, D)
     for c in range(len(new)):
@@ -31,7 +34,9 @@ def mean_by(rows, weights, labels, old) -> np.ndarray:
 
 
 def cosine(x) -> np.ndarray:
-    """C_s(x_i, x_j) = ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖) (OCFL, Definition 4); 0 if either is zero, 1 with itself."""
+    """C_s(x_i, x_j) = ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖) (OCFL, Definition 4); 0 if either is
+    zero, 1 with itself.
+    """
     K = len(x)
     C = np.eye(K)
     for i, j in combinations(range(K), 2):
@@ -57,9 +62,11 @@ def rbf(x, gamma: float) -> np.ndarray:
 
 
 def gaussian_rewards(losses) -> np.ndarray:
-    """ω_k = 1/S Σ_s exp(-(l_k^s - m^s)² / 2 (σ^s)²) (FedGWC, Eq. 1); 1 where all losses of a step are equal.
+    """ω_k = 1/S Σ_s exp(-(l_k^s - m^s)² / 2 (σ^s)²) (FedGWC, Eq. 1); 1 where all losses
+    of a step are equal.
 
-    m^s and (σ^s)² = 1/(n-1) Σ_k (l_k^s - m^s)² are mean and variance over the n sampled clients at step s.
+    m^s and (σ^s)² = 1/(n-1) Σ_k (l_k^s - m^s)² are mean and variance over the n sampled
+    clients at step s.
     """
     n, S = len(losses), len(losses[0])
     omega = np.zeros(n)
@@ -77,7 +84,9 @@ def gaussian_rewards(losses) -> np.ndarray:
 
 
 def perception_affinity(P, beta: float) -> np.ndarray:
-    """W_kj = exp(-β ‖v_k^j - v_j^k‖²) (FedGWC, Eq. 4); v_k^j is row k of P without its entries k and j."""
+    """W_kj = exp(-β ‖v_k^j - v_j^k‖²) (FedGWC, Eq. 4); v_k^j is row k of P without its
+    entries k and j.
+    """
     K = len(P)
     W = np.eye(K)
     for k, j in combinations(range(K), 2):
@@ -90,7 +99,9 @@ def perception_affinity(P, beta: float) -> np.ndarray:
 
 
 def davies_bouldin(x, labels) -> float:
-    """DB = 1/C Σ_i max_{j≠i} (S_i + S_j) / D_ij (FedGWC, Eq. 42): S spread about, D distance between, centroids."""
+    """DB = 1/C Σ_i max_{j≠i} (S_i + S_j) / D_ij (FedGWC, Eq. 42): S spread about, D
+    distance between, centroids.
+    """
     x, C = np.asarray(x, dtype=float), max(labels) + 1
     groups = [x[[k for k, label in enumerate(labels) if label == c]] for c in range(C)]
     centre = [group.mean(0) for group in groups]
@@ -109,8 +120,11 @@ def davies_bouldin(x, labels) -> float:
 
 
 def bipartition(S) -> tuple[list[int], float]:
-    """Labels of the two parts with the least similarity across, argmin max α_ij (CFL), by trying all, and that max."""
-    K, best = len(S), (inf, [])
+    """Labels of the two parts with the least similarity across, argmin max α_ij (CFL),
+    by trying all, and that max.
+    """
+    K = len(S)
+    best: tuple[float, list[int]] = (inf, [])
     for bits in range(
         2 ** (K - 1) - 1
     ):  # client 0 is in part 0, and part 1 is not empty
@@ -123,11 +137,14 @@ def bipartition(S) -> tuple[list[int], float]:
 
 
 def wasserstein(x, y, p: float = 2) -> float:
-    """W_p = min over permutations π of (1/C Σ_i |x_i - y_π(i)|^p)^(1/p) (FedGWC, Eq. 37), for C <= 7."""
+    """W_p = min over permutations π of (1/C Σ_i |x_i - y_π(i)|^p)^(1/p) (FedGWC, Eq.
+    37), for C <= 7.
+    """
     C = len(x)
     if C > 7:
         raise ValueError(
-            f"C={C} classes have C! permutations: give at most 7, or use metrics.wasserstein"
+            f"C={C} classes have C! permutations: give at most 7, or use "
+            "metrics.wasserstein"
         )
     best = inf
     for pi in permutations(range(C)):
@@ -136,7 +153,9 @@ def wasserstein(x, y, p: float = 2) -> float:
 
 
 def rand_index(truth, found) -> float:
-    """RI = (a + b) / (N choose 2): pairs together in both, plus pairs apart in both (FedGWC, Eq. 45)."""
+    """RI = (a + b) / (N choose 2): pairs together in both, plus pairs apart in both
+    (FedGWC, Eq. 45).
+    """
     agree, pairs = 0, 0
     for i, j in combinations(range(len(truth)), 2):
         agree += (truth[i] == truth[j]) == (found[i] == found[j])
@@ -145,7 +164,9 @@ def rand_index(truth, found) -> float:
 
 
 def balanced_accuracy(true, pred) -> float:
-    """Mean over the classes that occur of the share of their samples predicted right (FedGWC, appendix F)."""
+    """Mean over the classes that occur of the share of their samples predicted right
+    (FedGWC, appendix F).
+    """
     recalls = []
     for c in sorted(set(true)):
         guesses = [p for t, p in zip(true, pred, strict=True) if t == c]
@@ -154,7 +175,9 @@ def balanced_accuracy(true, pred) -> float:
 
 
 def macro_f1(true, pred, over: str = "true") -> float:
-    """Mean over classes of F1 = 2 TP / (2 TP + FP + FN) (OCFL, 4.4); `over` as in metrics.macro_f1."""
+    """Mean over classes of F1 = 2 TP / (2 TP + FP + FN) (OCFL, 4.4); `over` as in
+    metrics.macro_f1.
+    """
     scores = []
     for c in sorted(set(true) if over == "true" else set(true) | set(pred)):
         pairs = [(t == c, p == c) for t, p in zip(true, pred, strict=True)]
@@ -168,7 +191,9 @@ def macro_f1(true, pred, over: str = "true") -> float:
 
 
 def kmeans_objective(rows, weights, labels, centres) -> float:
-    """F = 1/Σ_j λ_j Σ_c Σ_i r_ic λ_i ‖g_i - G_c‖², with r_ic = 1 if i is in cluster c (WeCFL, Eq. 3b)."""
+    """F = 1/Σ_j λ_j Σ_c Σ_i r_ic λ_i ‖g_i - G_c‖², with r_ic = 1 if i is in cluster c
+    (WeCFL, Eq. 3b).
+    """
     d = sqdist(rows, centres)  # (K, C)
     total = 0.0
     for i, c in enumerate(labels):
@@ -177,7 +202,9 @@ def kmeans_objective(rows, weights, labels, centres) -> float:
 
 
 def clusterability(gradients, weights, labels) -> list[float]:
-    """B_k = max over i in k of ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖, with ḡ_k = Σ_p λ_p ∇l_p / Σ_z λ_z over k (WeCFL, Eq. 5)."""
+    """B_k = max over i in k of ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖, with ḡ_k = Σ_p λ_p ∇l_p / Σ_z λ_z
+    over k (WeCFL, Eq. 5).
+    """
     out = []
     for c in range(max(labels) + 1):
         members = [i for i, label in enumerate(labels) if label == c]
@@ -195,8 +222,10 @@ def clusterability(gradients, weights, labels) -> list[float]:
 def weighted_kmeans(
     rows, weights, centres, rounds: int = 100
 ) -> tuple[list[int], np.ndarray]:
-    """Descend WeCFL's Eq. 3b from given centres: nearest centre, weighted mean, until no client moves."""
-    labels = None
+    """Descend WeCFL's Eq. 3b from given centres: nearest centre, weighted mean, until
+    no client moves.
+    """
+    labels: list[int] = []
     for _ in range(rounds):
         d = sqdist(rows, centres)  # (K, C)
         nearest = [
@@ -210,10 +239,12 @@ def weighted_kmeans(
 
 
 def location(logits, y) -> tuple[np.ndarray, np.ndarray]:
-    """Where models stand on a probe set (GCFL, Eqs. 6 to 8) and how sure they are of it (Eq. 11): z (n, M), ρ (n,).
+    """Where models stand on a probe set (GCFL, Eqs. 6 to 8) and how sure they are of it
+    (Eq. 11): z (n, M), ρ (n,).
 
-    q_a(x, y) is the probability that model a gives to the true class y, r_ak its mean over the samples of class k, and
-    z_a = r_a / ‖r_a‖. ``logits`` is (n models, m samples, M classes), ``y`` (m,).
+    q_a(x, y) is the probability that model a gives to the true class y, r_ak its mean
+    over the samples of class k, and z_a = r_a / ‖r_a‖. ``logits`` is (n models, m
+    samples, M classes), ``y`` (m,).
     """
     n, m, M = np.shape(logits)
     z, rho = np.zeros((n, M)), np.zeros(n)
@@ -238,7 +269,9 @@ def attraction(
     normalised: bool = True,
     scale: float = 1.0,
 ) -> np.ndarray:
-    """Ã_ab = A_ab / √(S_a S_b) with A_ab = m_a m_b / (d_ab + ζ) exp(-(d_ab / λ)²) (GCFL, Eqs. 13 to 16)."""
+    """Ã_ab = A_ab / √(S_a S_b) with A_ab = m_a m_b / (d_ab + ζ) exp(-(d_ab / λ)²)
+    (GCFL, Eqs. 13 to 16).
+    """
     K = len(z)
     pairs = list(combinations(range(K), 2))
     d = {
@@ -260,7 +293,9 @@ def attraction(
 
 
 def otsu_components(A, bins: int | None = 256, join: bool = False) -> list[int]:
-    """Cut the attractions where w₀ w₁ (μ₀ - μ₁)² is largest, link the strong pairs, unite (GCFL, Algorithm 1)."""
+    """Cut the attractions where w₀ w₁ (μ₀ - μ₁)² is largest, link the strong pairs,
+    unite (GCFL, Algorithm 1).
+    """
     K = len(A)
     pairs = list(combinations(range(K), 2))
     values = [A[a][b] for a, b in pairs]
@@ -303,7 +338,9 @@ def otsu_components(A, bins: int | None = 256, join: bool = False) -> list[int]:
 
 
 def madd(x) -> np.ndarray:
-    """D_ij = 1/(n-2) Σ_{z≠i,j} |cos(x_i, x_z) - cos(x_j, x_z)| (FedCCFA): how differently others see i and j."""
+    """D_ij = 1/(n-2) Σ_{z≠i,j} |cos(x_i, x_z) - cos(x_j, x_z)| (FedCCFA): how
+    differently others see i and j.
+    """
     C, n = cosine(x), len(x)
     D = np.zeros((n, n))
     for i, j in combinations(range(n), 2):
@@ -313,7 +350,9 @@ def madd(x) -> np.ndarray:
 
 
 def homophily(theta, gamma: float) -> np.ndarray:
-    """W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m exp(-γ ‖θ_k - θ_m‖²), how much k listens to j (FedCVR-Bolt, Eq. 4)."""
+    """W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m exp(-γ ‖θ_k - θ_m‖²), how much k listens to j
+    (FedCVR-Bolt, Eq. 4).
+    """
     K = rbf(theta, gamma)
     return np.array([[w / sum(row) for w in row] for row in K])
 
@@ -344,8 +383,20 @@ def sigmoid(x, gamma: float, c: float = 0.0) -> np.ndarray:
     )
 
 
+def next_controls(own, common, x, y, steps, lr: float) -> np.ndarray:
+    """c_i⁺ = c_i - c + (x - y_i) / (K_i η) (SCAFFOLD, Algorithm 1, option II)."""
+    new = np.zeros((len(y), len(x)))
+    for i in range(len(y)):
+        for d in range(len(x)):
+            mean_gradient = (x[d] - y[i][d]) / (steps[i] * lr)
+            new[i, d] = own[i][d] - common[d] + mean_gradient
+    return new
+
+
 def covariance_step(C, theta, expected, rate: float) -> np.ndarray:
-    """C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ with r^d = θ^d - θ̄^d (FedCVR-Bolt, Eq. 11): all of (D, K, K)."""
+    """C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ with r^d = θ^d - θ̄^d (FedCVR-Bolt, Eq. 11): all
+    of (D, K, K).
+    """
     C = np.array(C, dtype=float)
     for d in range(len(C)):
         r = [theta[k][d] - expected[k][d] for k in range(len(theta))]
@@ -354,7 +405,9 @@ def covariance_step(C, theta, expected, rate: float) -> np.ndarray:
 
 
 def variance_reduction(C, alpha) -> np.ndarray:
-    """v_k = Σ_d (C^d α)_k² / C^d_kk (FedCVR-Bolt, Eq. 5 and 6), from (D, K, K) and (K,); 0 / 0 counts as 0."""
+    """v_k = Σ_d (C^d α)_k² / C^d_kk (FedCVR-Bolt, Eq. 5 and 6), from (D, K, K) and
+    (K,); 0 / 0 counts as 0.
+    """
     K = len(alpha)
     v = np.zeros(K)
     for C_d in C:
@@ -365,7 +418,9 @@ def variance_reduction(C, alpha) -> np.ndarray:
 
 
 def boltzmann(v, coalitions, beta: float) -> np.ndarray:
-    """π_p(k) = exp(β v_k) / Σ_{j in C_p} exp(β v_j), for each client in its coalition (FedCVR-Bolt, Eq. 8)."""
+    """π_p(k) = exp(β v_k) / Σ_{j in C_p} exp(β v_j), for each client in its coalition
+    (FedCVR-Bolt, Eq. 8).
+    """
     total = {
         p: sum(exp(beta * v[j]) for j in range(len(v)) if coalitions[j] == p)
         for p in set(coalitions)
@@ -374,13 +429,17 @@ def boltzmann(v, coalitions, beta: float) -> np.ndarray:
 
 
 def projection(C, alpha, A) -> np.ndarray:
-    """α̂ with E[αᵀθ | θ_A] = Σ_{k in A} α̂_k θ_k for θ of mean zero: C_AA⁻¹ (Cα)_A (FedCVR-Bolt, Lemma 1)."""
+    """α̂ with E[αᵀθ | θ_A] = Σ_{k in A} α̂_k θ_k for θ of mean zero: C_AA⁻¹ (Cα)_A
+    (FedCVR-Bolt, Lemma 1).
+    """
     C, A = np.asarray(C, dtype=float), list(A)
     return np.linalg.solve(C[A][:, A], (C @ alpha)[A])
 
 
 def subset_reduction(C, alpha, A) -> float:
-    """v_A = (Cα)_Aᵀ C_AA⁻¹ (Cα)_A, by how much seeing A lowers the variance of αᵀθ (FedCVR-Bolt, Prop. 1)."""
+    """v_A = (Cα)_Aᵀ C_AA⁻¹ (Cα)_A, by how much seeing A lowers the variance of αᵀθ
+    (FedCVR-Bolt, Prop. 1).
+    """
     return float((np.asarray(C) @ alpha)[list(A)] @ projection(C, alpha, A))
 
 
@@ -394,7 +453,7 @@ def best_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
 
 def greedy_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
     """Add the client that raises v_A most, again and again (Das and Kempe 2008)."""
-    A = []
+    A: list[int] = []
     for _ in range(size):
         rest = [k for k in range(len(alpha)) if k not in A]
         A.append(max(rest, key=lambda k: subset_reduction(C, alpha, [*A, k])))
@@ -402,7 +461,9 @@ def greedy_subset(C, alpha, size: int) -> tuple[tuple[int, ...], float]:
 
 
 def one_per_coalition(C, alpha, coalitions) -> tuple[tuple[int, ...], float]:
-    """The client with the largest v_k in each coalition (FedCVR-Bolt, Eq. 7), and the v_A of them all."""
+    """The client with the largest v_k in each coalition (FedCVR-Bolt, Eq. 7), and the
+    v_A of them all.
+    """
     v = [subset_reduction(C, alpha, [k]) for k in range(len(alpha))]
     A = [
         max((k for k in range(len(v)) if coalitions[k] == p), key=lambda k: v[k])
@@ -412,7 +473,9 @@ def one_per_coalition(C, alpha, coalitions) -> tuple[tuple[int, ...], float]:
 
 
 def temperature(Gamma, p: float = 2) -> float:
-    """T(Γ) = ‖Γ‖_p / λ, ‖Γ‖_p = (Σ_i Σ_j |γ_ij|^p)^(1/p), λ = (n (n - 1) 2^p)^(1/p) (OCFL, Definition 7)."""
+    """T(Γ) = ‖Γ‖_p / λ, ‖Γ‖_p = (Σ_i Σ_j |γ_ij|^p)^(1/p), λ = (n (n - 1) 2^p)^(1/p)
+    (OCFL, Definition 7).
+    """
     n, total = len(Gamma), 0.0
     for i in range(n):
         for j in range(n):
@@ -421,7 +484,9 @@ def temperature(Gamma, p: float = 2) -> float:
 
 
 def first_rise(temperatures, window: int = 1) -> int | None:
-    """Round, from 1, in which OCFL splits: the moving average is above that of the round before (section 6.3)."""
+    """Round, from 1, in which OCFL splits: the moving average is above that of the
+    round before (section 6.3).
+    """
     for t in range(window, len(temperatures)):
         now = sum(temperatures[t - window + 1 : t + 1]) / window
         before = sum(temperatures[t - window : t]) / window
@@ -431,16 +496,21 @@ def first_rise(temperatures, window: int = 1) -> int | None:
 
 
 def agglomerative(D, threshold: float, linkage: str = "average") -> list[int]:
-    """Merge the two nearest clusters while they are nearer than the threshold (FL+HC); labels by first appearance."""
+    """Merge the two nearest clusters while they are nearer than the threshold (FL+HC);
+    labels by first appearance.
+    """
     clusters = [[i] for i in range(len(D))]
-    link = {"average": lambda d: sum(d) / len(d), "complete": max, "single": min}[
-        linkage
-    ]
+    links: dict[str, Callable[[list[float]], float]] = {
+        "average": lambda distances: sum(distances) / len(distances),
+        "complete": max,
+        "single": min,
+    }
+    link = links[linkage]
     while len(clusters) > 1:
         gaps = {}
         for a, b in combinations(range(len(clusters)), 2):
             gaps[a, b] = link([D[i][j] for i in clusters[a] for j in clusters[b]])
-        a, b = min(gaps, key=gaps.get)
+        a, b = min(gaps, key=lambda pair: gaps[pair])
         if gaps[a, b] >= threshold:
             break
         clusters[a] += clusters.pop(b)
@@ -452,10 +522,12 @@ def agglomerative(D, threshold: float, linkage: str = "average") -> list[int]:
 
 
 def pixel_curve(predict, start, end, saliency, step: int) -> list[float]:
-    """Turn ``start`` into ``end`` (channels, height, width), most salient pixels first, ``step`` at a time.
+    """Turn ``start`` into ``end`` (channels, height, width), most salient pixels first,
+    ``step`` at a time.
 
-    ``predict(image)`` is the probability of the target class, here before each change and after the last. From the
-    image to nothing it is the deletion curve, from nothing to the image the insertion curve (Petsiuk et al. 2018).
+    ``predict(image)`` is the probability of the target class, here before each change
+    and after the last. From the image to nothing it is the deletion curve, from nothing
+    to the image the insertion curve (Petsiuk et al. 2018).
     """
     image, saliency = np.array(start), np.asarray(saliency)
     H, W = saliency.shape
@@ -476,7 +548,9 @@ def trapezoid(curve) -> float:
 
 
 def holm(p) -> list[float]:
-    """Holm's adjusted p-values: the i-th least of m times m - i + 1, never less than the one before, at most 1."""
+    """Holm's adjusted p-values: the i-th least of m times m - i + 1, never less than
+    the one before, at most 1.
+    """
     order, adjusted, least = (
         sorted(range(len(p)), key=lambda i: p[i]),
         [0.0] * len(p),

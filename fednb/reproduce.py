@@ -13,6 +13,10 @@ machines that share a folder, start each with its part: in a Slurm array job of 
 
 or let Dask (``--engine dask --address tcp://...``) or submitit (``--engine slurm``)
 deal the runs out.
+
+``--due --out book/results/next/wecfl`` makes runs that the book's results lack, without
+a change to these; ``--adopt`` takes them over. ``--again`` runs what is recorded once
+more, elsewhere, and says how many runs agree to the last digit.
 """
 
 from __future__ import annotations
@@ -23,14 +27,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import store
-from .experiment import ENGINES, Task, forecast, sweep
+from .adopt import adopt
+from .experiment import ENGINES, Task, commit, sweep
+from .forecast import Record, forecast, known_records
 from .papers import CATALOGUE
 
 COMMITTED = Path("book/results")
 PROFILES = {
     "smoke": "seconds, on the embedded digits: does it run?",
     "laptop": "real data at a declared reduced scale",
-    "paper": "the paper's own settings, for a GPU or a cluster",
+    "workstation": "real data, nearer to the paper: hours on a few cores",
+    "paper": "the paper's own settings, fewer seeds at most: a GPU or a cluster",
 }
 
 
@@ -49,37 +56,126 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not names:
         known = ", ".join(tables)
         parser.error(f"{args.paper} has no table {args.table!r}: {known}")
+    if args.profile is None:
+        args.profile = "laptop" if args.again else "smoke"
+    if args.again and args.out is not None and _is_inside(args.out, COMMITTED):
+        parser.error(f"--again must not write into {COMMITTED}: choose another --out")
+    if args.adopt:
+        return _adopt(args, names)
+    if args.again:
+        return _again(args, names)
+    return _run(args, names)
+
+
+def _run(args: argparse.Namespace, names: Sequence[str]) -> int:
+    """Run tables, or say how long that would take, or collect what has finished."""
     scratch = Path("_build/smoke") if args.profile == "smoke" else COMMITTED
     out = args.out or scratch / args.paper
+    known = []
+    if args.dry_run:
+        known = known_records(out, COMMITTED / args.paper)
     for name in names:
-        tasks = tables[name](args.profile)
+        tasks = CATALOGUE[args.paper][name](args.profile)
         if args.due:
             tasks = due(tasks, COMMITTED / args.paper / f"{name}.json")
         title = f"{args.paper} {name} ({args.profile})"
         path = out / f"{name}.json"
         if not tasks:
-            print(
-                f"{args.paper} {name}: nothing to run in profile {args.profile}",
-                flush=True,
-            )
+            _say(f"{args.paper} {name}: nothing to run in profile {args.profile}")
         elif args.dry_run:
-            print(f"{title}: {forecast(tasks, path)}", flush=True)
+            _say(f"{title}: {forecast(tasks, path, known)}")
         elif args.collect:
-            print(f"{title}: {len(store.collect(path))} records in {path}", flush=True)
+            _say(f"{title}: {len(store.collect(path))} records in {path}")
         else:
             before = len(store.finished(path))
-            records = sweep(
-                tasks,
-                path,
-                n_jobs=args.jobs,
-                engine=args.engine,
-                address=args.address,
-                part=args.part,
-            )
+            records = _sweep(args, tasks, path)
             new = max(0, len(store.finished(path)) - before)
             old = len(records) - new
-            print(f"{title}: {new} new, {old} recorded before, in {path}", flush=True)
+            _say(f"{title}: {new} new, {old} recorded before, in {path}")
     return 0
+
+
+def _sweep(args: argparse.Namespace, tasks: list[Task], path: Path) -> list[Record]:
+    return sweep(
+        tasks,
+        path,
+        n_jobs=args.jobs,
+        engine=args.engine,
+        address=args.address,
+        part=args.part,
+    )
+
+
+def _adopt(args: argparse.Namespace, names: Sequence[str]) -> int:
+    """Take the records that wait for this paper over into the book's results."""
+    source = args.out or COMMITTED / "next" / args.paper
+    target = COMMITTED / args.paper
+    keys = {
+        name: {task.key for profile in ("laptop", "paper") for task in make(profile)}
+        for name, make in CATALOGUE[args.paper].items()
+    }
+    done = adopt(source, target, keys, names)
+    for name, what in done.items():
+        _say(f"{args.paper} {name}: {what}")
+    if not done:
+        _say(f"{args.paper}: no records wait in {source}")
+    return 0
+
+
+def _again(args: argparse.Namespace, names: Sequence[str]) -> int:
+    """Run what is recorded once more, and compare."""
+    out = args.out or Path("_build/again") / args.paper
+    for name in names:
+        recorded = store.finished(COMMITTED / args.paper / f"{name}.json")
+        tasks = CATALOGUE[args.paper][name](args.profile)
+        tasks = [task for task in tasks if task.key in recorded]
+        title = f"{args.paper} {name} ({args.profile})"
+        path = out / f"{name}.json"
+        if not tasks:
+            _say(f"{title}: nothing is recorded")
+        elif args.dry_run:
+            known = known_records(out, COMMITTED / args.paper)
+            _say(f"{title}: {forecast(tasks, path, known)}")
+        else:
+            _drop_other_code(path)
+            records = _sweep(args, tasks, path)
+            differ = [r for r in records if not agree(r, recorded[r["key"]])]
+            same = len(records) - len(differ)
+            _say(
+                f"{title}: {len(records)} run again, {same} agree with the committed "
+                f"records to the last digit, {len(differ)} do not; in {path}"
+            )
+            for record in differ:
+                method, seed = record["method"], record["seed"]
+                _say(f"  differs: {record['key']}, {method}, seed {seed}")
+    return 0
+
+
+def agree(record: Record, other: Record) -> bool:
+    """Whether two records of a task say the same, to the last digit.
+
+    Only what may differ from machine to machine is left out.
+    """
+    names = ("key", "data_sha256", "client_updates", "bytes", "metrics", "events")
+    a, b = ({name: store.plain(r.get(name)) for name in names} for r in (record, other))
+    return a == b
+
+
+def _drop_other_code(path: Path) -> None:
+    """Keep of an earlier ``--again`` only what this very code has computed."""
+    records = store.collect(path)
+    now = commit()
+    mine = [r for r in records if r["commit"] == now and not now.endswith("-dirty")]
+    if len(mine) < len(records):
+        store.write_table(path, mine)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("paper", nargs="?", help="which paper; --list shows them")
     add("--table", help="one table, by name or by the paper's number: --table 2")
-    add("--profile", choices=PROFILES, default="smoke")
+    add("--profile", choices=PROFILES, help="smoke by default, laptop with --again")
     add("--out", type=Path, help="folder of the records")
     add("--due", action="store_true", help="only runs that the committed records lack")
     add("--jobs", type=_positive, help="runs at a time (default: one per core)")
@@ -105,8 +201,19 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--dry-run", action="store_true", help="say how long it would take, run nothing"
     )
-    add(
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
         "--collect", action="store_true", help="only gather the runs that have finished"
+    )
+    other.add_argument(
+        "--again",
+        action="store_true",
+        help="run what is recorded once more, in _build/again, and compare",
+    )
+    other.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take the records that wait in book/results/next over into the book's",
     )
     add("--list", action="store_true", help="list papers, tables and profiles")
     return parser

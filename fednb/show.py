@@ -1,7 +1,8 @@
-"""Show pictures and source code in a notebook, so that JupyterLab and the built book look the same.
+"""Show pictures and source code alike in JupyterLab and in the built book.
 
-`show` turns a matplotlib figure into one self-contained ``<img>`` with an alternative text, for readers who cannot see
-it. `source` prints the library's own code, so that a chapter never has a copy that could go stale.
+`show` turns a matplotlib figure into one self-contained ``<img>`` with an alternative
+text, for readers who cannot see it. `source` prints the library's own code, so that a
+chapter never has a copy that could go stale.
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ LAYOUT = """
 """  # colours are the page's own, light or dark
 LARGEST = 150_000  # bytes of one picture in a page
 CRISP = 60_000  # up to here SVG is taken even if a bitmap were smaller
-CARD = "background:#fff;border-radius:6px;padding:4px;max-width:100%;height:auto"  # readable on a dark page too
+# readable on a dark page too
+CARD = "background:#fff;border-radius:6px;padding:4px;max-width:100%;height:auto"
 
 
 def show(fig: Figure, alt: str, width: int | None = None) -> None:
-    """Display a figure, and close it. ``alt`` says in words what there is to see; ``width`` is in CSS pixels.
+    """Display a figure, and close it.
 
-    The picture is an SVG, or a WebP bitmap where that is much smaller (many points); 150 kB at most.
+    ``alt`` says in words what there is to see; ``width`` is in CSS pixels.
+
+    The picture is an SVG, or a WebP bitmap where that is much smaller (many points);
+    150 kB at most.
     """
     from IPython.display import HTML, display
 
@@ -74,11 +79,15 @@ def image(fig: Figure, alt: str, width: int | None = None) -> str:
     plt.close(fig)
     if len(data) > LARGEST:
         raise ValueError(
-            f"the picture takes {len(data) / 1e3:.0f} kB, more than 150: draw fewer points, or smaller"
+            f"the picture takes {len(data) / 1e3:.0f} kB, more than 150: draw fewer "
+            "points, or smaller"
         )
     width = width or round(fig.get_figwidth() * 96)
     src = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    return f'<img class="fednb-figure dark-light" style="{CARD}" width="{width}" alt="{html.escape(alt)}" src="{src}">'
+    return (
+        f'<img class="fednb-figure dark-light" style="{CARD}" width="{width}" '
+        f'alt="{html.escape(alt)}" src="{src}">'
+    )
 
 
 def source(obj: Any) -> None:
@@ -165,7 +174,8 @@ def _comments(code: str) -> dict[int, tuple[int, str, str]]:
         if token.type != tokenize.COMMENT:
             continue
         text = token.string.lstrip("# ").strip()
-        shape, note = re.fullmatch(r"(\([^()]*\))?[,:]?\s*(.*)", text).groups()
+        parts = re.match(r"(\([^()]*\))?[,:]?\s*(.*)", text)
+        shape, note = parts.groups() if parts else (None, text)
         if note:
             line, column = token.start
             found[line - 1] = (column, f"  # {shape}" if shape else "", note)
@@ -178,7 +188,7 @@ def _statement_starts(code: str) -> dict[int, int]:
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if body else node.end_lineno
+            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
             for line in range(node.lineno, end + 1):
                 starts[line - 1] = node.lineno - 1
     return starts
@@ -186,7 +196,7 @@ def _statement_starts(code: str) -> dict[int, int]:
 
 def _without_docstring(code: str) -> str:
     """The source of a function with its docstring cut out."""
-    function = ast.parse(code).body[0]
+    function: Any = ast.parse(code).body[0]
     first = function.body[0]
     is_docstring = (
         isinstance(first, ast.Expr)
@@ -253,7 +263,7 @@ def literal(text: str) -> str:
 
 
 def _svg(fig: Figure) -> bytes:
-    """Text as outlines, so that no font is needed; the same figure always gives the same bytes."""
+    """A figure as SVG with text as outlines; the same figure gives the same bytes."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()

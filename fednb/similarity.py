@@ -47,7 +47,7 @@ def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
 
 
 def _no_overflow(pairs: Tensor, what: str) -> Tensor:
-    """A number for each pair (K, K), unless one is too large for its type."""
+    """Return the pairs (K, K) as they are; raise if one is too large for its type."""
     if not bool(pairs.isfinite().all()):
         raise ValueError(
             f"{what} overflow {pairs.dtype}: pass float64 rows, or scale them down"
@@ -58,14 +58,13 @@ def _no_overflow(pairs: Tensor, what: str) -> Tensor:
 def cosine(x: Tensor | np.ndarray) -> Tensor:
     """Cosine similarity of all pairs of rows: (K, D) -> (K, K) in [-1, 1].
 
-    ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖). OCFL, Definition 4. The diagonal is exactly 1. A zero
-    row points nowhere: its cosine is 0 with every other row, other zero rows too, and 1
-    with itself, so that a client never seems far from itself.
+    ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖). OCFL, Definition 4. The diagonal is exactly 1. A row of
+    zeros has no direction: its cosine is 1 with itself and 0 with every other row, also
+    if that is zero, too.
     """
     x, peak = _rows(x)
-    x = x / peak.masked_fill(
-        peak == 0, 1
-    )  # a cosine knows no length, so squares need not over- or underflow
+    # a cosine does not depend on lengths: rescaled rows do not over- or underflow
+    x = x / peak.masked_fill(peak == 0, 1)
     gram = x @ x.T  # (K, K)
     norm = gram.diagonal().sqrt()
     norm = norm.masked_fill(norm == 0, 1)
@@ -84,12 +83,13 @@ def cosine_distance(x: Tensor | np.ndarray) -> Tensor:
 def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tensor:
     """Squared Euclidean distances: (K, D), (M, D) -> (K, M).
 
-    ‖x_i - y_j‖² = ‖x_i‖² + ‖y_j‖² - 2⟨x_i, y_j⟩. Never negative. Without `y` the rows
-    of `x` meet each other, and the diagonal is exactly 0. The sum loses digits when
-    rows lie close together and far from the origin, as clients' models do. Shifting all
-    rows by one vector changes no distance, so the mean of `x` is subtracted first; the
-    error that is left is about the float type's precision times the largest squared
-    distance from that mean.
+    ‖x_i - y_j‖² = ‖x_i‖² + ‖y_j‖² - 2⟨x_i, y_j⟩, never negative. Without `y` the rows
+    of `x` are compared with each other, and the diagonal is exactly 0.
+
+    The sum loses digits if rows lie close together and far from the origin, as clients'
+    models do. Shifting all rows by one vector changes no distance, so the mean of `x`
+    is subtracted first. The remaining error is about the float type's precision times
+    the largest squared distance from that mean.
     """
     a, _ = _rows(x)
     b = a if y is None else _rows(y, "y")[0]
@@ -98,12 +98,15 @@ def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tens
             f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they "
             "must agree"
         )
-    dtype, mean = torch.promote_types(a.dtype, b.dtype), a.mean(0)
+    dtype = torch.promote_types(a.dtype, b.dtype)
+    mean = a.mean(0)
     a = (a - mean).to(dtype)
     b = a if y is None else (b - mean).to(dtype)
     d = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)  # (K, M)
     d = _no_overflow(d.clamp_min(0), "squared distances")
-    return d if y is not None else ((d + d.T) / 2).fill_diagonal_(0)
+    if y is None:
+        return ((d + d.T) / 2).fill_diagonal_(0)
+    return d
 
 
 def rbf(x: Tensor | np.ndarray, gamma: float) -> Tensor:
@@ -119,12 +122,11 @@ def rbf(x: Tensor | np.ndarray, gamma: float) -> Tensor:
 def homophily(theta: Tensor | np.ndarray, gamma: float) -> Tensor:
     """Social influence (FedCVR-Bolt, Eq. 4): (K, D) -> (K, K).
 
-    It is `rbf` with each row divided by its sum. W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m
-    exp(-γ ‖θ_k - θ_m‖²) is how much client k listens to client j. Rows sum to one, and
-    W is not symmetric. A client is at distance 0 from itself, so no sum is less than 1:
-    γ = 0 listens to all alike, a large γ to oneself. W is the random walk on the graph
-    of `rbf`, and has the eigenvectors from which normalised spectral clustering of that
-    graph starts.
+    W_kj = exp(-γ ‖θ_k - θ_j‖²) / Σ_m exp(-γ ‖θ_k - θ_m‖²) is the influence of client j
+    on client k: `rbf` with each row divided by its sum. Rows sum to one, and W is not
+    symmetric. With γ = 0 all influences are equal; with a large γ each client is
+    influenced by itself only. W is the random walk on the graph of `rbf`, and has the
+    eigenvectors from which normalised spectral clustering of that graph starts.
     """
     checks.argument("homophily", "gamma", gamma, NOT_NEGATIVE)
     return (-gamma * sqdist(theta)).softmax(1)
@@ -155,11 +157,11 @@ def sigmoid(x: Tensor | np.ndarray, gamma: float, c: float = 0.0) -> Tensor:
 def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
     """FedGWC's affinity (Eq. 4): interaction matrix (K, K) -> (K, K) in [0, 1].
 
-    W_kj = exp(-β ‖v_k^j - v_j^k‖²). v_k^j is row k of P without its entries k and j,
-    how the others perceive client k. Rows k and j lose the same two columns, so a
-    squared distance of whole rows need only be rid of two terms, (P_kk - P_jk)² and
-    (P_kj - P_jj)²: one matrix product for all pairs. The diagonal of P has no say; that
-    of W is exactly 1.
+    W_kj = exp(-β ‖v_k^j - v_j^k‖²). v_k^j is row k of P without its entries k and j:
+    how the others perceive client k. Rows k and j lose the same two columns, so this
+    distance is the squared distance of whole rows without two terms, (P_kk - P_jk)² and
+    (P_kj - P_jj)². One matrix product gives all pairs. The diagonal of P does not
+    matter; that of W is exactly 1.
     """
     checks.argument("perception_affinity", "beta", beta, POSITIVE)
     P = _rows(P, "P")[0].detach()
@@ -168,27 +170,27 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
         raise ValueError(
             f"P has shape {tuple(P.shape)}: an interaction matrix is square, (K, K)"
         )
+    # columns with mean 0: no distance changes, and fewer digits are lost
     Q = P.clone().fill_diagonal_(0)
-    Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(
-        0
-    )  # columns with mean 0: no distance changes, digits are kept
-    norm, d = Q.square().sum(1), Q @ Q.T  # (K,), (K, K)
-    d = (
-        d.mul_(-2).add_(norm).add_(norm[:, None])
-    )  # ‖q_k - q_j‖², of which the terms i = k and i = j are q_jk², q_kj²
+    Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(0)
+    # ‖q_k - q_j‖² of all pairs
+    norm = Q.square().sum(1)  # (K,)
+    d = Q @ Q.T  # (K, K)
+    d = d.mul_(-2).add_(norm).add_(norm[:, None])
+    # without their terms in columns k and j, which are q_jk² and q_kj²
     d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)
     _no_overflow(d, "squared distances")
-    torch.add(d, d.T, out=Q)  # rounding must not make W lopsided
+    torch.add(d, d.T, out=Q)  # exactly symmetric, whatever the rounding
     return Q.mul_(-beta / 2).exp_().fill_diagonal_(1)
 
 
 def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor:
-    """How far a cluster's gradients stray from their mean: (K, D) -> (C,).
+    """How far the gradients of a cluster are from their mean: (K, D) -> (C,).
 
     B_k = max_i ‖ḡ_k - ∇l_i‖ / ‖ḡ_k‖: WeCFL's Eq. 5, with ḡ_k the mean of the cluster's
-    gradients by weight λ. 0 means that all its clients pull in one direction with one
-    strength; at 1 they differ as much as the mean is long. Where the mean vanishes and
-    the gradients do not, B is infinite; a cluster without members has 0.
+    gradients, weighted by λ. 0 means that all of them are equal; at 1 one of them is as
+    far from the mean as the mean is long. B is infinite if the mean is zero but not all
+    gradients are. A cluster without members has 0.
     """
     gradients, _ = _rows(gradients, "gradients")
     weights = torch.as_tensor(weights, device=gradients.device)
@@ -202,14 +204,14 @@ def clusterability(gradients: Tensor, weights: Tensor, labels: Tensor) -> Tensor
         raise ValueError("clusterability: the weights of a cluster sum to zero")
     share = (member / total.clamp_min(1e-300)).to(gradients.dtype)
     mean = share @ gradients  # (C, D)
-    stray = (mean[labels] - gradients).norm(dim=1)  # (K,)
-    worst = torch.zeros_like(mean[:, 0]).scatter_reduce(0, labels, stray, "amax")
+    distance = (mean[labels] - gradients).norm(dim=1)  # (K,)
+    farthest = mean.new_zeros(C).scatter_reduce(0, labels, distance, "amax")
     length = mean.norm(dim=1)
-    return torch.where(worst > 0, worst / length, 0.0)
+    return torch.where(farthest > 0, farthest / length, 0.0)
 
 
 def _check_members(weights: Tensor, labels: Tensor, clients: int) -> None:
-    """Each client needs a weight and the number of its cluster."""
+    """Refuse weights and labels that are not one sound number for each client."""
     if weights.shape != (clients,) or labels.shape != (clients,) or clients == 0:
         raise ValueError(
             f"clusterability: {clients} rows, weights {tuple(weights.shape)}, labels "
@@ -231,12 +233,13 @@ def attraction(
 ) -> Tensor:
     """GCFL's pull between clients as bodies: (K, K), zero on the diagonal.
 
-    Bodies have locations (K, M) and masses (K,). A_ab = m_a m_b / (d_ab + ζ) (Eq. 14),
-    d the Euclidean distance. ``shielded`` adds the factor exp(-(d_ab / λ)²), λ being
-    ``scale`` times the median of all distances (Eq. 15), which makes the distant ones
-    let go. ``normalised`` divides by √(S_a S_b), S_a the sum of all pulls at a (Eq.
-    16), so that no heavy or central body holds everybody; a body that nobody pulls
-    keeps its zeros. If λ = 0, only bodies at one place feel each other.
+    Bodies have locations z (K, M) and masses m (K,). A_ab = m_a m_b / (d_ab + ζ), with
+    the Euclidean distance d (Eq. 14). ``shielded`` adds the factor exp(-(d_ab / λ)²),
+    where λ is ``scale`` times the median of all distances, so that distant bodies
+    hardly attract each other (Eq. 15). If λ = 0, only bodies at the same place do.
+    ``normalised`` divides by √(S_a S_b), where S_a is the sum of all pulls at a, so
+    that heavy or central bodies do not attract all others (Eq. 16). A body without any
+    pull keeps its zeros.
     """
     checks.argument("attraction", "zeta", zeta, POSITIVE)
     checks.argument("attraction", "scale", scale, POSITIVE)
@@ -247,9 +250,8 @@ def attraction(
             f"m has shape {tuple(m.shape)}: give one finite mass >= 0 for each of the "
             f"{len(z)} rows of z"
         )
-    d = torch.cdist(
-        z, z, compute_mode="donot_use_mm_for_euclid_dist"
-    )  # exactly 0 between equal rows
+    # without the matrix product distances of equal rows are exactly 0
+    d = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
     A = (m[:, None] * m).div_(d + zeta)  # (K, K)
     _no_overflow(A, "attractions")
     if shielded and len(z) > 1:
@@ -265,12 +267,12 @@ def attraction(
 
 
 def variance_reduction(C: Tensor | np.ndarray, alpha: Tensor | np.ndarray) -> Tensor:
-    """By how much seeing client k reduces the variance of αᵀθ, over all d.
+    """By how much knowing client k reduces the variance of αᵀθ, summed over all d.
 
     (D, K, K), (K,) -> (K,). FedCVR-Bolt, Eq. 5 and 6: v_k = Σ_d (C^d α)_k² / C^d_kk,
     where C^d is the covariance of the clients' d-th parameters. A client without
-    variance tells nothing: 0 / 0 is 0. Of each C^d only one product and the diagonal
-    count, so a running estimate need keep no more than these: see `covariance_step`.
+    variance reduces nothing: 0 / 0 is 0. Of each C^d only C^d α and the diagonal
+    matter, so a running estimate keeps no more than these: see `covariance_step`.
     """
     C = torch.as_tensor(C).double()
     alpha = torch.as_tensor(alpha).double()
@@ -297,10 +299,13 @@ def total_reduction(c_alpha: Tensor, c_diag: Tensor) -> Tensor:
 def covariance_step(
     c_alpha: Tensor, c_diag: Tensor, r: Tensor, alpha: Tensor, rate: float
 ) -> tuple[Tensor, Tensor]:
-    """Mix residuals r (K, D) into (C^d α)_k and C^d_kk, both (K, D), at a rate γ.
+    """One step of a running covariance, by residuals r (K, D) at a rate γ.
 
-    FedCVR-Bolt, Eq. 11: C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ for D matrices (K, K), of
-    which the two things that `total_reduction` asks for are 2 K D numbers: the outer
-    product times α is r^d ⟨r^d, α⟩, and its diagonal is r^d squared.
+    FedCVR-Bolt, Eq. 11: C^d ← (1 - γ) C^d + γ r^d (r^d)ᵀ. The D matrices (K, K) are not
+    stored, only what `total_reduction` needs of them: (C^d α)_k and C^d_kk, both
+    (K, D), which are returned anew. The outer product times α is r^d ⟨r^d, α⟩, and its
+    diagonal is r^d squared.
     """
-    return c_alpha.lerp(r * (alpha @ r), rate), c_diag.lerp(r.square(), rate)
+    new_c_alpha = c_alpha.lerp(r * (alpha @ r), rate)
+    new_c_diag = c_diag.lerp(r.square(), rate)
+    return new_c_alpha, new_c_diag

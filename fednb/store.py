@@ -59,7 +59,9 @@ class StoreError(ValueError):
 
 def read(path: str | Path) -> list[dict[str, Any]]:
     """Read the records of a table; none if there is no file. A damaged one is named."""
-    records = [record for part in _parts(Path(path)) for record in _read_file(part)]
+    records = [
+        record for part in table_files(Path(path)) for record in _read_file(part)
+    ]
     return list({record["key"]: record for record in records}.values())
 
 
@@ -67,7 +69,7 @@ def append(path: str | Path, record: dict[str, Any]) -> None:
     """Add a record to a table; one with the same key takes the place of the old one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.parent):
+    with locked(path.parent):
         write_table(path, [*read(path), seal(record)])
 
 
@@ -80,7 +82,7 @@ def collect(path: str | Path) -> list[dict[str, Any]]:
     folder = runs_folder(path)
     if not folder.is_dir():
         return read(path)
-    with _locked(path.parent):
+    with locked(path.parent):
         found = list(_finished(folder))
         if found:
             write_table(path, [*read(path), *found])
@@ -107,11 +109,11 @@ def write_pending(folder: Path, notes: dict[str, dict[str, str]]) -> None:
         file.unlink(missing_ok=True)
         return
     text = json.dumps(notes, indent=0, sort_keys=True, ensure_ascii=False) + "\n"
-    atomically(file, lambda out: out.write(text.encode()))
+    _write_text(file, text)
 
 
 def seal(record: dict[str, Any]) -> dict[str, Any]:
-    """The record in plain JSON values with its ``check``; refuse one that is no record."""
+    """The record in plain JSON values with its ``check``; refuse what is no record."""
     record = plain(jsonable({k: v for k, v in record.items() if k != "check"}))
     missing = [name for name in ("key", *REQUIRED) if name not in record]
     if missing:
@@ -165,7 +167,7 @@ def jsonable(value: Any) -> Any:
     )
 
 
-def _parts(path: Path) -> Iterator[Path]:
+def table_files(path: Path) -> Iterator[Path]:
     """The files of a table that exist: table.json, table.2.json, ..."""
     if path.exists():
         yield path
@@ -208,7 +210,7 @@ def _check_record(record: Any, where: str) -> None:
 
 
 def write_table(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Write the records into as many files as their size needs, and no old part stays."""
+    """Write the records into as many files as they need, and remove further ones."""
     newest = {record["key"]: record for record in records}
     order = ("method", "dataset", "partition", "seed", "key")
     ordered = sorted(newest.values(), key=lambda r: tuple(r[name] for name in order))
@@ -221,13 +223,13 @@ def write_table(path: Path, records: Iterable[dict[str, Any]]) -> None:
             size = 0
         files[-1].append(line)
         size += len(line) + 2
-    old = list(_parts(path))
+    old = list(table_files(path))
     new = [path] + [path.with_suffix(f".{i}.json") for i in range(2, len(files) + 1)]
     # Records move to later files as a table grows, so these are written first: a kill
     # in between leaves a record in two files, never in none.
     for file, lines in reversed(list(zip(new, files, strict=True))):
         text = "[\n" + ",\n".join(lines) + "\n]\n"
-        atomically(file, lambda out, text=text: out.write(text.encode()))
+        _write_text(file, text)
     for file in set(old) - set(new):
         file.unlink()
 
@@ -246,7 +248,7 @@ def write_run(folder: Path, record: dict[str, Any]) -> None:
     text = json.dumps(record, sort_keys=True, allow_nan=False)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{record['key']}.json"
-    atomically(file, lambda out: out.write(text.encode()))
+    _write_text(file, text)
 
 
 def read_run(folder: Path, key: str) -> dict[str, Any] | None:
@@ -279,7 +281,7 @@ def beat(folder: Path, key: str, rounds: int) -> None:
 
 
 def heartbeat(folder: Path, key: str) -> tuple[int, float] | None:
-    """(rounds done, seconds since that was noted down) of a run; None if it is not on."""
+    """(rounds done, seconds since that was noted) of a run; None if it is not on."""
     file = folder / f"{key}.round"
     try:
         return int(file.read_text() or 0), time.time() - file.stat().st_mtime
@@ -316,6 +318,10 @@ def _tidy(folder: Path) -> None:
 
 
 # --- writing ------------------------------------------------------------------------
+
+
+def _write_text(path: Path, text: str) -> None:
+    atomically(path, lambda out: out.write(text.encode()))
 
 
 def atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -370,7 +376,7 @@ def _alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold a lock on a folder, so that two sweeps do not collect at the same moment.
 
     The lock is on the folder itself and leaves no file behind. Where the system has no
@@ -395,8 +401,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def save_checkpoint(path: str | Path, meta: dict[str, Any], **trees: Any) -> None:
-    """Save JSON ``meta`` and trees of tensors, arrays, numbers, tuples, dicts as npz."""
-    arrays: dict[str, np.ndarray] = {}
+    """Save JSON ``meta`` and trees of tensors, arrays, numbers, tuples and dicts."""
+    arrays: dict[str, Any] = {}
     specs = {name: _pack(tree, name, arrays) for name, tree in trees.items()}
     text = json.dumps({"meta": meta, "specs": specs})
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -415,8 +421,8 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         return head["meta"], trees
     except Exception as error:
         raise StoreError(
-            f"{path} is not a checkpoint that can be read ({error}): delete it to start "
-            "afresh"
+            f"{path} is not a checkpoint that can be read ({error}): delete it to "
+            "start afresh"
         ) from error
 
 
@@ -469,7 +475,7 @@ def _unpack(spec: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
 
 
 def _named_tuple(module: str, name: str) -> Callable[..., Any]:
-    """A NamedTuple class that the program has loaded: nothing is imported for a file."""
+    """A NamedTuple class that is loaded already: nothing is imported for a file."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

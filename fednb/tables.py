@@ -1,8 +1,8 @@
-"""The paper's numbers beside ours, paired comparisons, and verdicts on the paper's claims.
+"""The paper's numbers beside ours, and paired comparisons.
 
-A chapter reads the records of its tasks as one `frame` and shows them with `beside`. What a run means in a table (its
-row, its setting) stands in the ``tags`` of its task; they meet the records by key. A `Claim` holds or fails by a rule
-that is printed beside it, on numbers from the same frame.
+A chapter reads the records of its tasks as one `frame` and shows them with `beside`.
+What a run means in a table (its row, its setting) stands in the ``tags`` of its task;
+they meet the records by key. What they say about a claim is in `fednb.claims`.
 """
 
 from __future__ import annotations
@@ -34,35 +34,51 @@ FACTS = (
     "seconds",
     "data_note",
 )
-MARKS = {"holds": "✓", "fails": "✗", "not testable here": "–"}
+# No colours: lines take the text's, in light and dark. A class that is named twice
+# outweighs JupyterLab's rules for tables.
 STYLE = """
 .bd-content div.cell_output .text_html:has(.fednb-table) {
   background: none !important; color: inherit !important; padding: 0 !important;
 }
 .fednb-table { overflow-x: auto; container-type: inline-size; margin: 0.5rem 0 1rem; }
 .fednb-table:focus-visible { outline: 2px solid; outline-offset: -2px; }
-.fednb-table table { border-collapse: collapse; margin: 0; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-.fednb-table caption { caption-side: top; color: inherit; padding: 0 0 0.5rem; text-align: left; }
-.fednb-table caption span { display: block; position: sticky; left: 0; width: 100cqi; max-width: 100%; }
-.fednb-table :is(th, td) { padding: 0.15rem 0.45rem; text-align: right; vertical-align: top; white-space: nowrap; }
+.fednb-table table {
+  border-collapse: collapse; margin: 0;
+  font-size: 0.85rem; font-variant-numeric: tabular-nums;
+}
+.fednb-table caption {
+  caption-side: top; color: inherit; padding: 0 0 0.5rem; text-align: left;
+}
+.fednb-table caption span {
+  display: block; position: sticky; left: 0; width: 100cqi; max-width: 100%;
+}
+.fednb-table :is(th, td) {
+  padding: 0.15rem 0.45rem; text-align: right; vertical-align: top; white-space: nowrap;
+}
 .fednb-table :is(thead, tbody) { border-bottom: 1px solid; }
 .fednb-table.fednb-table tbody tr { background: none; }
 .fednb-table.fednb-table-numbers tbody th { font-weight: normal; text-align: left; }
 .fednb-table.fednb-table-numbers thead th[colspan] { text-align: center; }
-.fednb-table.fednb-table-numbers thead th[rowspan] { text-align: left; vertical-align: bottom; }
+.fednb-table.fednb-table-numbers thead th[rowspan] {
+  text-align: left; vertical-align: bottom;
+}
 .fednb-table-numbers tbody tr:has(th + th + th) { border-top: 1px solid; }
 .fednb-table-numbers tbody tr:has(th + th) > * { padding-top: 0.4rem; }
 .fednb-table-numbers tbody tr:has(th + th) > :is(td, th:last-of-type) { opacity: 0.75; }
-.fednb-table.fednb-table-words :is(th, td) { text-align: left; white-space: normal; min-width: 8rem; }
+.fednb-table.fednb-table-words :is(th, td) {
+  text-align: left; white-space: normal; min-width: 8rem;
+}
 .fednb-table-words tbody > * > * { padding-top: 0.4rem; }
-.fednb-table.fednb-table-words :is(th, td):is(:nth-child(2), :last-child) { white-space: nowrap; min-width: 0; }
+.fednb-table.fednb-table-words :is(th, td):is(:nth-child(2), :last-child) {
+  white-space: nowrap; min-width: 0;
+}
 .fednb-table-words tbody th { font-weight: normal; }
-"""  # no colours: lines take the text's, in light and dark; a class named twice outweighs JupyterLab's rules for tables
+"""
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """What `beside` and `verdicts` return: a notebook shows ``html``, a terminal ``text``."""
+    """What `beside` and `verdicts` return: ``html`` for a notebook, or ``text``."""
 
     html: str
     text: str
@@ -74,24 +90,26 @@ class Table:
         return self.text
 
 
-# --- records as a frame ----------------------------------------------------------------------------------------------
+# --- records as a frame ---------------------------------------------------------------
 
 
 def frame(
     tasks: Iterable[Task], path: str | Path, last: int = 1, course: bool = False
 ) -> DataFrame:
-    """One line per task, in order: its tags, the facts of its run, and the final metrics that are numbers.
+    """One line per task, in order: its tags, facts of its run, and final metrics.
 
-    With ``last=3``, a metric that has a curve is its mean over the last three evaluated rounds, as in WeCFL. With
-    ``course`` a further column has each run's curves, a frame with a line per evaluated round.
-    ``path`` is ``.../<paper>/<table>.json``; if it lacks records, the error says how to make them.
+    With ``last=3``, a metric that has a curve is its mean over the last three evaluated
+    rounds, as in WeCFL. With ``course`` a further column has each run's curves, a frame
+    with a line per evaluated round. ``path`` is ``.../<paper>/<table>.json``; if it
+    lacks records, the error says how to make them.
     """
     import pandas as pd
 
     tasks = list(tasks)
     if not tasks or last < 1 or len({tuple(task.tags) for task in tasks}) > 1:
         raise ValueError(
-            f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same tags in every task"
+            f"{len(tasks)} tasks, last={last}: need at least 1 of each, and the same "
+            "tags in every task"
         )
     records = _records(tasks, Path(path))
     facts = [
@@ -108,20 +126,23 @@ def frame(
             allow_duplicates=True,
         )
     if out.columns.has_duplicates:
-        raise ValueError(
-            f"a tag is called {[*out.columns[out.columns.duplicated()]]}, as a column of the records is"
-        )
+        twice = [*out.columns[out.columns.duplicated()]]
+        raise ValueError(f"a tag is called {twice}, as a column of the records is")
     return out
 
 
 def printed(csv: str | Path, table: str, **types: str) -> DataFrame:
-    """A paper's own numbers: the lines of a file with this ``table``, without the columns that they leave empty."""
+    """A paper's own numbers: the lines of a file with this ``table``.
+
+    Columns that they leave empty are left out.
+    """
     import pandas as pd
 
     numbers = pd.read_csv(csv, dtype={"table": str} | types)
     if table not in set(numbers["table"]):
         raise ValueError(
-            f"{csv} has no table {table!r}: there are {', '.join(numbers['table'].unique())}"
+            f"{csv} has no table {table!r}: there are "
+            f"{', '.join(numbers['table'].unique())}"
         )
     return (
         numbers[numbers["table"] == table]
@@ -133,8 +154,12 @@ def printed(csv: str | Path, table: str, **types: str) -> DataFrame:
 def curves(
     tasks: Iterable[Task], path: str | Path, tag: str = "row"
 ) -> dict[Any, list[DataFrame]]:
-    """The curves of a figure's runs: for each value of a tag a list of frames, one per run, a line per round."""
-    tasks, out = list(tasks), {}
+    """The curves of a figure's runs: for each value of a tag a list of frames.
+
+    There is a frame for each run, with a line per round.
+    """
+    tasks = list(tasks)
+    out: dict[Any, list[DataFrame]] = {}
     for task, record in zip(tasks, _records(tasks, Path(path)), strict=True):
         out.setdefault(task.tags[tag], []).append(_course(record))
     return out
@@ -206,8 +231,12 @@ def _check_same_data(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
-    """Final numbers (None in a record is nan), or means over the last rounds where there is a curve."""
-    final, curves = record["metrics"]["final"], record["metrics"].get("curves", {})
+    """Final numbers, or means over the last rounds where there is a curve.
+
+    None in a record is nan.
+    """
+    final = record["metrics"]["final"]
+    curves = record["metrics"].get("curves", {})
     numbers = {
         k: nan if v is None else v
         for k, v in final.items()
@@ -217,7 +246,8 @@ def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
         return numbers
     if not curves:
         raise ValueError(
-            f"last={last} needs curves, and {record['method']} has none: name them in Task(curves=...)"
+            f"last={last} needs curves, and {record['method']} has none: name them in "
+            "Task(curves=...)"
         )
     return numbers | {
         k: float(np.mean(np.array(curves[k][-last:], float)))
@@ -227,9 +257,10 @@ def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
 
 
 def summary(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
-    """Mean, sample standard deviation and number of runs of a metric, per group in order of first appearance.
+    """Mean, sample standard deviation and number of runs of a metric, per group.
 
-    Runs without a number (nan) do not count; a single run has no standard deviation (nan).
+    Groups come in order of first appearance. Runs without a number (nan) do not count;
+    a single run has no standard deviation (nan).
     """
     _need(frame, [*by, value])
     return (
@@ -242,7 +273,8 @@ def summary(frame: DataFrame, by: Sequence[str], value: str) -> DataFrame:
 def _need(frame: DataFrame, columns: Iterable[str]) -> None:
     if absent := [name for name in columns if name not in frame]:
         raise ValueError(
-            f"no column {', '.join(map(repr, absent))}: there are {', '.join(map(str, frame.columns))}"
+            f"no column {', '.join(map(repr, absent))}: there are "
+            f"{', '.join(map(str, frame.columns))}"
         )
 
 
@@ -253,13 +285,14 @@ def _keyed(frame: DataFrame, by: Sequence[str]) -> dict[tuple, dict[str, Any]]:
         key = tuple(line[name] for name in by)
         if key in lines:
             raise ValueError(
-                f"two lines have {', '.join(by)} = {key}: name the column that tells them apart"
+                f"two lines have {', '.join(by)} = {key}: name the column that tells "
+                "them apart"
             )
         lines[key] = line
     return lines
 
 
-# --- the paper's numbers beside ours ---------------------------------------------------------------------------------
+# --- the paper's numbers beside ours --------------------------------------------------
 
 
 def beside(
@@ -274,12 +307,14 @@ def beside(
     best: Callable | None = max,
     digits: int = 2,
 ) -> Table:
-    """The paper's mean ± std and below it ours, in a grid of tags: ``rows=["K", "row"], columns=["dataset"]``.
+    """The paper's mean ± std and below it ours, in a grid of tags.
 
-    ``paper`` has the same tag columns, ``value``, and ``<value>_std`` where there is one, in the units of ``frame``;
-    with ``percent`` both are shares, and shown times 100. What only one side has gets a dash on the other. Rows and
-    columns come in the frame's order, then the paper's. Our best of a column is bold; ``best=min`` where less is
-    better. The caption goes on by itself with profile, seeds and data.
+    The tags are named by ``rows=["K", "row"], columns=["dataset"]``. ``paper`` has the
+    same tag columns, ``value``, and ``<value>_std`` where there is one, in the units of
+    ``frame``; with ``percent`` both are shares, and shown times 100. What only one side
+    has gets a dash on the other. Rows and columns come in the frame's order, then the
+    paper's. Our best of a column is bold; ``best=min`` where less is better. The
+    caption goes on by itself with profile, seeds and data.
     """
     by, names = [*rows, *columns], [value, f"{value}_std"]
     if not rows or not columns:
@@ -293,7 +328,8 @@ def beside(
         (side.filter(names).abs() > 1).any(axis=None) for side in (frame, paper)
     ):
         raise ValueError(
-            f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say percent=False"
+            f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say "
+            "percent=False"
         )
     means, scale = summary(frame, by, value), 100 if percent else 1
     ours = {
@@ -309,7 +345,9 @@ def beside(
         " in %" if percent else "",
         "; bold: our best per column" if best else "",
     )
-    whole = f"{caption} {_provenance(frame, value, means['n'])} Mean ± standard deviation over seeds{unit}{bold}."
+    origin = _provenance(frame, value, means["n"])
+    spread = f"Mean ± standard deviation over seeds{unit}{bold}."
+    whole = f"{caption} {origin} {spread}"
     return Table(_page(caption, whole, *_html(grid)), f"{whole}\n\n{grid.to_string()}")
 
 
@@ -321,7 +359,10 @@ def _grid(
     best: Callable | None,
     digits: int,
 ) -> DataFrame:
-    """Cells as text, two lines for each row: the paper's and ours; our best of a column stands between double stars."""
+    """Cells as text, two lines for each row: the paper's and ours.
+
+    Our best of a column stands between double stars.
+    """
     import pandas as pd
 
     def show(mean: float, std: float, first: float = nan) -> str:
@@ -350,7 +391,7 @@ def _grid(
         cells[head] = [
             text
             for p, m in zip(paper, mine, strict=True)
-            for text in (show(*p), show(*m, first))
+            for text in (show(p[0], p[1]), show(m[0], m[1], first))
         ]
     index = [(*map(str, key), source) for key in left for source in ("paper", "ours")]
     index = pd.MultiIndex.from_tuples(index, names=[*rows, "source"])
@@ -360,7 +401,7 @@ def _grid(
 
 
 def _ordered(keys: Iterable[tuple]) -> list[tuple]:
-    """Each key once, in order of first appearance, but those that begin alike together."""
+    """Each key once, in order of first appearance; those that begin alike together."""
     keys = list(dict.fromkeys(keys))
     place = {
         head: i
@@ -372,12 +413,15 @@ def _ordered(keys: Iterable[tuple]) -> list[tuple]:
 
 
 def _provenance(frame: DataFrame, value: str, n: Any) -> str:
-    """Where our numbers come from, as the records say: profile, seeds, data, and how many runs have no number."""
-    data = frame[["dataset", "data_note"]].drop_duplicates().to_numpy()
+    """Where our numbers come from: profile, seeds, data, and runs without a number."""
+    data = [
+        f"{name} ({note})" if note else name
+        for name, note in frame[["dataset", "data_note"]].drop_duplicates().to_numpy()
+    ]
     parts = [
         f"profile {', '.join(frame['profile'].unique())}",
         f"seeds {', '.join(map(str, sorted(frame['seed'].unique())))}",
-        f"data {', '.join(f'{name} ({note})' if note else name for name, note in data)}",
+        f"data {', '.join(data)}",
     ]
     if n.min() < n.max():
         parts.append(f"{n.min()} to {n.max()} runs per cell")
@@ -386,13 +430,14 @@ def _provenance(frame: DataFrame, value: str, n: Any) -> str:
     return f"Ours: {'; '.join(parts)}."
 
 
-# --- comparisons and claims ------------------------------------------------------------------------------------------
+# --- comparisons and claims -----------------------------------------------------------
 
 
 class Pair(NamedTuple):
-    """Paired differences a - b: their mean, its 95 % t-interval, in how many of n pairs a is higher, and each of them.
+    """Paired differences a - b: their mean, its 95 % t-interval, and each of them.
 
-    ``points`` says that the values are shares, whose differences are told in percent points.
+    ``wins`` says in how many of n pairs a is higher. ``points`` says that the values
+    are shares, whose differences are told in percent points.
     """
 
     mean: float
@@ -405,7 +450,10 @@ class Pair(NamedTuple):
 
     @property
     def short(self) -> str:
-        """Mean and interval for a cell of a table, in percent points if ``points``: ``+1.2 (-0.3 to +2.7)``."""
+        """Mean and interval for a cell of a table: ``+1.2 (-0.3 to +2.7)``.
+
+        They are in percent points if ``points``.
+        """
         mean, low, high = (
             f"{100 * x:+z.1f}" if self.points else f"{x:+z.2g}" for x in self[:3]
         )
@@ -420,9 +468,12 @@ class Pair(NamedTuple):
             if self.n > 1
             else "one pair gives no interval"
         )
-        return f"{mean}{' points' if self.points else ''} ({interval}; higher in {self.wins} of {self.n} pairs)"
+        unit = " points" if self.points else ""
+        wins = f"higher in {self.wins} of {self.n} pairs"
+        return f"{mean}{unit} ({interval}; {wins})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def paired(
@@ -435,10 +486,12 @@ def paired(
     *,
     percent: bool | None = None,
 ) -> Pair:
-    """Compare two values of a tag, a - b, on runs that agree in all of ``by``: ``["dataset", "setting", "seed"]``.
+    """Compare two values of a tag, a - b, on runs that agree in all of ``by``.
 
-    The interval takes the differences as independent. It is nan for a single pair: then a rule like ``pair.low > 0``
-    cannot be tested. ``percent`` tells if the values are shares; by default they are when all lie in [0, 1].
+    Say ``by=["dataset", "setting", "seed"]``. The interval takes the differences as
+    independent. It is nan for a single pair: then a rule like ``pair.low > 0`` cannot
+    be tested. ``percent`` tells if the values are shares; by default they are when all
+    lie in [0, 1].
     """
     import pandas as pd
     from scipy.stats import t
@@ -447,11 +500,13 @@ def paired(
     left, right = (_keyed(frame[frame[tag] == name], by) for name in (a, b))
     if not left or not right:
         raise ValueError(
-            f"no line with {tag} = {b if left else a!r}: there are {[*frame[tag].unique()]}"
+            f"no line with {tag} = {b if left else a!r}: there are "
+            f"{[*frame[tag].unique()]}"
         )
     if alone := [key for key in [*left, *right] if not (key in left and key in right)]:
         raise ValueError(
-            f"{len(alone)} lines of {a} and {b} have no partner, first {', '.join(by)} = {alone[0]}"
+            f"{len(alone)} lines of {a} and {b} have no partner, first "
+            f"{', '.join(by)} = {alone[0]}"
         )
     x, y = (
         np.array([side[key][value] for key in left], float) for side in (left, right)
@@ -459,7 +514,8 @@ def paired(
     d, n = x - y, len(x)
     if np.isnan(d).any():
         raise ValueError(
-            f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and say so"
+            f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and "
+            "say so"
         )
     half = t.ppf(0.975, n - 1) * d.std(ddof=1) / sqrt(n) if n > 1 else nan
     points = all(0 <= v <= 1 for v in [*x, *y]) if percent is None else percent
@@ -475,93 +531,49 @@ def paired(
     )
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper in our words, where it stands there, and by which rule and numbers it holds here.
-
-    ``holds`` is None where it cannot be tested; ``evidence`` then says why.
-    """
-
-    statement: str
-    where: str
-    rule: str
-    holds: bool | None
-    evidence: str
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.holds, bool | np.bool_ | None):
-            raise ValueError(
-                f"holds={self.holds!r}: say True, False, or None for not testable here"
-            )
-        if not all(
-            text.strip()
-            for text in (self.statement, self.where, self.rule, self.evidence)
-        ):
-            raise ValueError(
-                f"{self}: a claim needs its statement, where it stands, a rule and evidence"
-            )
-
-    @property
-    def verdict(self) -> str:
-        """``holds``, ``fails`` or ``not testable here``."""
-        return (
-            "not testable here"
-            if self.holds is None
-            else "holds"
-            if self.holds
-            else "fails"
-        )
-
-
-def verdicts(
-    claims: Iterable[Claim], caption: str = "The paper's claims on our records"
+def words(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str | Table]],
+    caption: str,
+    kind: str = "words",
 ) -> Table:
-    """A table of claims with their rules, evidence and verdicts; the caption goes on with how many hold."""
-    claims = list(claims)
-    found = [claim.verdict for claim in claims]
-    if not found:
-        raise ValueError("no claims to judge")
-    tally = {verdict: found.count(verdict) for verdict in MARKS if verdict in found}
-    whole = f"{caption}: {', '.join(f'{n} {_plural(verdict) if n > 1 else verdict}' for verdict, n in tally.items())}."
-    head = "".join(
-        _th(name, "col") for name in ("claim", "where", "rule", "evidence", "verdict")
-    )
-    rows, lines = [], [whole]
-    for c in claims:
-        mark = f'<span aria-hidden="true">{MARKS[c.verdict]}</span> {c.verdict}'
-        rows.append(
-            _th(c.statement, "row")
-            + _tds([*map(escape, (c.where, c.rule, c.evidence)), mark])
-        )
-        lines += [
-            f"{MARKS[c.verdict]} {c.verdict}: {c.statement} ({c.where})",
-            f"  rule: {c.rule}",
-        ]
-        lines += [f"  evidence: {c.evidence}"]
-    return Table(_page(caption, whole, [head], rows, "words"), "\n".join(lines))
+    """A table of sentences: the first cell of a row is its head.
+
+    A cell may be a `Table`, for what has one form on a page and another in a terminal.
+    ``kind`` chooses the look: "words", or "numbers" with cells to the right.
+    """
+    head = "".join(_th(name, "col") for name in heads)
+    body = []
+    lines = [caption]
+    for first, *rest in rows:
+        on_page = [x.html if isinstance(x, Table) else escape(x) for x in rest]
+        body.append(_th(str(first), "row") + _tds(on_page))
+        lines.append(str(first))
+        for name, x in zip(heads[1:], rest, strict=True):
+            lines.append(f"  {name}: {x}")
+    return Table(_page(caption, caption, [head], body, kind), "\n".join(lines))
 
 
-def _plural(verdict: str) -> str:
-    return {"holds": "hold", "fails": "fail"}.get(verdict, verdict)
-
-
-# --- HTML ------------------------------------------------------------------------------------------------------------
+# --- HTML -----------------------------------------------------------------------------
 
 
 def _page(
     label: str, caption: str, head: list[str], body: list[str], kind: str = "numbers"
 ) -> str:
     """A table that scrolls by itself where it is too wide, with the keyboard too."""
-    head, body = ("\n".join(f"<tr>{row}</tr>" for row in rows) for rows in (head, body))
+    heads = "\n".join(f"<tr>{row}</tr>" for row in head)
+    rows = "\n".join(f"<tr>{row}</tr>" for row in body)
     return (
-        f'<div class="fednb-table fednb-table-{kind}" role="region" tabindex="0" aria-label="{escape(label)}">\n'
-        f"<style>{STYLE}</style>\n<table>\n<caption><span>{escape(caption)}</span></caption>\n"
-        f"<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
+        f'<div class="fednb-table fednb-table-{kind}" role="region" tabindex="0" '
+        f'aria-label="{escape(label)}">\n'
+        f"<style>{STYLE}</style>\n<table>\n"
+        f"<caption><span>{escape(caption)}</span></caption>\n"
+        f"<thead>\n{heads}\n</thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
     )
 
 
 def _html(grid: DataFrame) -> tuple[list[str], list[str]]:
-    """Rows of head and body; a label that neighbours share is written once, over all of them."""
+    """Rows of head and body; a label that neighbours share is written once."""
     depth = grid.columns.nlevels
     head, body = [""] * depth, [""] * len(grid)
     head[0] = "".join(_th(name, "col", "rowspan", depth) for name in grid.index.names)

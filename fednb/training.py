@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import checks
+
+Count = TypeVar("Count", int, Tensor)
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,10 @@ class Local:
     lr_decay: float = 1.0  # lr in round t is lr * lr_decay ** (t // decay_every)
     decay_every: int = 1
     optimizer: str = "sgd"  # or "adam"
-    keep_state: bool = (
-        False  # momentum survives from round to round, as in WeCFL's released code
-    )
-    drop_last: bool = (
-        False  # skip an epoch's short last batch, as in FedGWC's released code
-    )
+    # momentum survives from round to round, as in WeCFL's released code
+    keep_state: bool = False
+    # skip an epoch's short last batch, as in FedGWC's released code
+    drop_last: bool = False
     augment: bool = False  # random crop (padding 4) and horizontal flip
     amp: bool = False  # forward pass in bfloat16
 
@@ -73,6 +73,14 @@ class Local:
         """Learning rate in round ``t``."""
         return self.lr * self.lr_decay ** (t // self.decay_every)
 
+    def batches_per_epoch(self, n: Count) -> Count:
+        """Number of batches into which n samples are cut, a short last one included.
+
+        ``n`` is an integer >= 1, or a tensor of them: one for each client.
+        """
+        batch_size = self.batch_size or n
+        return -(-n // batch_size)  # n / batch_size, rounded up
+
 
 # --- batches --------------------------------------------------------------------------
 
@@ -80,7 +88,7 @@ class Local:
 class Plan(NamedTuple):
     """The batches of one client in one round, drawn before training."""
 
-    index: Tensor  # (S, B) rows of the data; the first one fills up short batches
+    index: Tensor  # type: ignore[assignment]  # (S, B) rows; the first fills up gaps
     size: np.ndarray  # (S,) true batch sizes
     shift: Tensor | None  # (S, B, 3) crop offsets dy, dx in 0..8 and flip in 0..1
     seed: int  # for layers that draw random numbers of their own (dropout)
@@ -89,9 +97,13 @@ class Plan(NamedTuple):
 def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
     """Shuffle the samples anew in each epoch and cut them into batches."""
     n = len(samples)
-    B = n if local.batch_size is None else min(local.batch_size, n)
-    per_epoch = n // B if local.drop_last else math.ceil(n / B)
-    S = local.epochs * per_epoch if local.steps is None else local.steps
+    B = min(local.batch_size or n, n)
+    per_epoch = local.batches_per_epoch(n)
+    if local.drop_last:
+        per_epoch = n // B
+    S = local.steps
+    if S is None:
+        S = local.epochs * per_epoch
     order = np.zeros((math.ceil(S / per_epoch), per_epoch * B), dtype=np.int64)
     kept = min(n, per_epoch * B)
     for epoch in order:
@@ -99,31 +111,28 @@ def plan(samples: np.ndarray, local: Local, rng: np.random.Generator) -> Plan:
     index = samples[order.reshape(-1, B)[:S]]  # (S, B)
     size = np.full(S, B)
     size[per_epoch - 1 :: per_epoch] = kept - (per_epoch - 1) * B
-    shift = (
-        torch.from_numpy(rng.integers(0, (9, 9, 2), (S, B, 3)))
-        if local.augment
-        else None
-    )
+    shift = None
+    if local.augment:
+        shift = torch.from_numpy(rng.integers(0, (9, 9, 2), (S, B, 3)))
     return Plan(torch.from_numpy(index), size, shift, int(rng.integers(2**62)))
 
 
 def augment(x: Tensor, shift: Tensor) -> Tensor:
     """Crop and flip images (b, C, H, W) by shifts (b, 3).
 
-    Each is cut from its zero-padded self at offsets shift[:, :2], and flipped where
-    shift[:, 2].
+    An image is padded with zeros, cropped at the offsets shift[:, :2], and flipped
+    where shift[:, 2] is 1.
     """
     b, _, H, W = x.shape
     padded = F.pad(x, (4, 4, 4, 4))
     rows = shift[:, 0, None] + torch.arange(H, device=x.device)  # (b, H)
     cols = torch.arange(W, device=x.device).expand(b, W)
-    cols = shift[:, 1, None] + torch.where(
-        shift[:, 2, None] == 1, W - 1 - cols, cols
-    )  # (b, W)
-    which = torch.arange(b, device=x.device)[:, None, None]
-    return padded.movedim(1, -1)[which, rows[:, :, None], cols[:, None, :]].movedim(
-        -1, 1
-    )
+    cols = torch.where(shift[:, 2, None] == 1, W - 1 - cols, cols)
+    cols = shift[:, 1, None] + cols  # (b, W)
+    image = torch.arange(b, device=x.device)[:, None, None]
+    channels_last = padded.movedim(1, -1)
+    cropped = channels_last[image, rows[:, :, None], cols[:, None, :]]
+    return cropped.movedim(-1, 1)
 
 
 # --- the optimiser --------------------------------------------------------------------
@@ -147,25 +156,31 @@ def descend(
     if frozen is not None:
         g = [part.masked_fill(frozen, 0) for part in g]
     if local.optimizer == "adam":
-        ((m,), (v,), (t,)), (g,) = state, g
+        (m,), (v,), (t,) = state
+        (gradient,) = g
         t += 1
-        m.lerp_(g, 0.1)
-        v.mul_(0.999).addcmul_(g, g, value=0.001)
+        m.lerp_(gradient, 0.1)
+        v.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         th[0].sub_(lr / (1 - 0.9**t) * m / (v.sqrt() / (1 - 0.999**t).sqrt() + 1e-8))
         return
     if local.momentum:
-        (m,) = state
-        torch._foreach_mul_(m, local.momentum)
-        torch._foreach_add_(m, g)
-        g = m
+        (velocity,) = state
+        torch._foreach_mul_(velocity, local.momentum)
+        torch._foreach_add_(velocity, g)
+        g = velocity
     torch._foreach_add_(th, g, alpha=-lr)
 
 
 def fresh_state(th: Tensor, local: Local) -> tuple[Tensor, ...]:
-    """The optimiser's memory before the first step."""
+    """The optimiser's memory before the first step.
+
+    For Adam two moments and the number of steps, for momentum one tensor, else nothing.
+    """
     if local.optimizer == "adam":
         return torch.zeros_like(th), torch.zeros_like(th), torch.zeros_like(th[..., :1])
-    return (torch.zeros_like(th),) if local.momentum else ()
+    if local.momentum:
+        return (torch.zeros_like(th),)
+    return ()
 
 
 # --- threads --------------------------------------------------------------------------
@@ -199,6 +214,35 @@ def one_thread() -> Iterator[None]:
             _Threads.open -= 1
             if _Threads.open == 0:
                 torch.set_num_threads(_Threads.before)
+
+
+class _Blas:
+    """The limit that the first open ``one_blas_thread`` has set."""
+
+    lock = threading.Lock()
+    open = 0
+    limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let numpy's and scipy's matrix products run on one thread inside.
+
+    Several Python threads may be inside at once: the limit holds until the last leaves.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _Blas.lock:
+        if _Blas.open == 0:
+            _Blas.limit = threadpool_limits(1)
+        _Blas.open += 1
+    try:
+        yield
+    finally:
+        with _Blas.lock:
+            _Blas.open -= 1
+            if _Blas.open == 0:
+                _Blas.limit.restore_original_limits()
 
 
 # --- random streams -------------------------------------------------------------------

@@ -1,9 +1,11 @@
-"""Sliders over the outcome of a function: live in JupyterLab, and without a kernel in the printed book.
+"""Sliders over the outcome of a function, in JupyterLab and in the printed book.
 
-``explore(fn, alpha=[0.1, 1, 10], K=range(2, 9, 2))`` calls ``fn`` at every combination. In JupyterLab it is a widget:
-values on the grid are looked up, others computed by the kernel. In the book it is HTML that carries frames and ES
-module along, so that a page needs neither kernel nor network. A frame is a matplotlib figure; a drawing made by
-:func:`heatmap`, :func:`lines`, :func:`scatter`, :func:`bars` or :func:`text`; or a list of these, shown side by side.
+``explore(fn, alpha=[0.1, 1, 10], K=range(2, 9, 2))`` calls ``fn`` at every combination.
+In JupyterLab it is a widget: values on the grid are looked up, others computed by the
+kernel. In the book it is HTML that carries frames and ES module along, so that a page
+needs neither kernel nor network. A frame is a matplotlib figure; a drawing made by
+:func:`heatmap`, :func:`lines`, :func:`scatter`, :func:`bars` or :func:`text`; or a list
+of these, shown side by side.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import itertools
 import json
 import re
 import sys
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass
@@ -47,17 +50,20 @@ def explore(
     start: Mapping[str, Any] | None = None,
     **grid: Iterable,
 ) -> Explorer:
-    """Evaluate ``fn`` at every combination of the grid and show sliders over the outcome.
+    """Evaluate ``fn`` at every combination of the grid, and show sliders over that.
 
-    Each further keyword is a parameter of ``fn`` with its values: numbers give a slider, words a choice. ``labels``
-    renames parameters for the reader, ``{"alpha": "Dirichlet α"}``; ``start`` names the values of the grid to open on,
-    ``{"alpha": 1}``, instead of the first ones. ``alt`` tells in words what the pictures show (else the title or the
-    first line of ``fn``'s docstring does). Over 2,000 combinations or 300 kB in a page are refused.
+    Each further keyword is a parameter of ``fn`` with its values: numbers give a
+    slider, words a choice. ``labels`` renames parameters for the reader,
+    ``{"alpha": "Dirichlet α"}``; ``start`` names the values of the grid to open on,
+    ``{"alpha": 1}``, instead of the first ones. ``alt`` tells in words what the
+    pictures show (else the title or the first line of ``fn``'s docstring does). Over
+    2,000 combinations or 300 kB in a page are refused.
     """
     labels, start = labels or {}, start or {}
     if unknown := {*labels, *start} - {*grid}:
         raise ValueError(
-            f"explore: no parameter {', '.join(sorted(unknown))}; there are {', '.join(grid)}"
+            f"explore: no parameter {', '.join(sorted(unknown))}; there are "
+            f"{', '.join(grid)}"
         )
     return Explorer(
         fn,
@@ -68,22 +74,25 @@ def explore(
 
 
 class Explorer(anywidget.AnyWidget):
-    """What :func:`explore` returns: a live widget, and in ``html`` the same without a kernel, for a page.
+    """What :func:`explore` returns: a live widget, with ``html`` for a page.
 
-    The view asks for the frames by a message. They are no part of the synchronised state: that is saved with an
-    executed notebook, and every page of the book would then carry the frames twice.
+    The view asks for the frames by a message. They are no part of the synchronised
+    state: that is saved with an executed notebook, and every page of the book would
+    then carry the frames twice.
     """
 
     _esm = Path(__file__).with_name("explore.js")
     _css = Path(__file__).with_name("explore.css")
     spec = traitlets.Dict().tag(sync=True)
-    first = traitlets.List().tag(sync=True)  # shown until the frames have arrived
+    # shown until the frames have arrived
+    first: traitlets.List[Any] = traitlets.List().tag(sync=True)
 
     def __init__(self, fn: Callable, title: str, alt: str, params: list[dict]) -> None:
         self.fn, self.name, self.params = fn, getattr(fn, "__name__", "fn"), params
         if (count := prod(len(p["values"]) for p in params)) > MOST:
             raise ValueError(
-                f"explore: {count:,} combinations, over the limit of {MOST:,}; use fewer values"
+                f"explore: {count:,} combinations, over the limit of {MOST:,}; use "
+                "fewer values"
             )
         keys = list(itertools.product(*[p["values"] for p in params]))
         self.frames = {
@@ -105,15 +114,18 @@ class Explorer(anywidget.AnyWidget):
             {"spec": self.spec, "frames": [*self.frames.values()]},
             separators=(",", ":"),
         )
+        packed = b64encode(compress(data.encode(), 9)).decode()
         page = (
-            f'<div class="fednb-explore" data-frames="{b64encode(compress(data.encode(), 9)).decode()}">\n'
+            f'<div class="fednb-explore" data-frames="{packed}">\n'
             f'<style>\n{self._css}</style>\n<div class="fx-first">{still}</div>\n'
-            "<noscript>Without JavaScript the sliders do not move: this is where they start.</noscript>\n"
+            "<noscript>Without JavaScript the sliders do not move: this is where they "
+            "start.</noscript>\n"
             f'<script type="module">\n{self._esm}boot(document);\n</script>\n</div>'
         )
         if (size := len(page.encode())) > LIMIT:
             raise ValueError(
-                f"explore: {len(self.frames)} frames make {size // 1000} kB, over {ADVICE}"
+                f"explore: {len(self.frames)} frames make {size // 1000} kB, over "
+                f"{ADVICE}"
             )
         return page
 
@@ -133,17 +145,15 @@ class Explorer(anywidget.AnyWidget):
             ) from error
 
     def _answer(self, _, question: dict, buffers: list) -> None:
-        """All frames if the view names no values, else the frame at these values, looked up or computed."""
+        """All frames if the view names no values, else the frame at these values."""
         values = question["values"]
         try:
             key = values and tuple(
                 KINDS[p["kind"]](values[p["name"]]) for p in self.params
             )  # 1.0 comes as 1
-            answer = (
-                {"panels": self.frames.get(key) or self._call(key)}
-                if key
-                else {"frames": [*self.frames.values()]}
-            )
+            answer: dict[str, Any] = {"frames": [*self.frames.values()]}
+            if key:
+                answer = {"panels": self.frames.get(key) or self._call(key)}
         except (
             Exception,
             KeyboardInterrupt,
@@ -152,14 +162,50 @@ class Explorer(anywidget.AnyWidget):
         self.send({"ticket": question["ticket"], **answer})
 
     def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict]:
-        data, metadata = super()._repr_mimebundle_(**kwargs)
+        data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return {**data, "text/html": self.html}, metadata
 
     def __repr__(self) -> str:
         return f"explore({', '.join([self.name, *(p['name'] for p in self.params)])})"
 
 
-def _parameter(name: str, label: str, values: Iterable, start: Any = None) -> dict:
+class Board(anywidget.AnyWidget):
+    """Drawings that a program changes while it runs; for a live kernel only.
+
+    ``board.show(lines(...), text(...))`` puts other drawings in their place, up to
+    ``columns`` of them side by side. Only data travel, the browser draws. It tells when
+    it has drawn: while ``board.busy``, a program should not send more, or a slow
+    browser would fall behind.
+    """
+
+    _esm = Path(__file__).with_name("explore.js")
+    _css = Path(__file__).with_name("explore.css")
+    panels: Any = traitlets.List().tag(sync=True)
+    columns = traitlets.Int(2).tag(sync=True)
+    number = traitlets.Int(0).tag(sync=True)  # of the drawings that were sent last
+    drawn = traitlets.Int(0).tag(sync=True)  # the last number that a browser has drawn
+
+    def show(self, *parts: Any) -> None:
+        """Show these drawings, and no others."""
+        panels = [_panel(part) for part in parts]
+        if panels == self.panels:
+            return
+        with self.hold_sync():
+            self.panels = panels
+            self.number += 1
+        self._sent = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the browser is still at the last drawings, for ten seconds at most.
+
+        Without a browser nobody is busy.
+        """
+        waiting = 0 < self.drawn < self.number
+        return waiting and time.monotonic() - self._sent < 10
+
+
+def _parameter(name: str, label: str, values: Any, start: Any = None) -> dict:
     values = [
         v.item() if isinstance(v, np.generic) else v
         for v in ([values] if np.ndim(values) == 0 else values)
@@ -169,7 +215,8 @@ def _parameter(name: str, label: str, values: Iterable, start: Any = None) -> di
     good = kind == "choice" or (kinds <= {int, float} and all(map(isfinite, values)))
     if not good or not 0 < len(values) == len(set(values)):
         raise ValueError(
-            f"explore: {name}={values!r}; give a list of different finite numbers or different words"
+            f"explore: {name}={values!r}; give a list of different finite numbers or "
+            "different words"
         )
     ordered = (
         values if kind == "choice" else sorted(map(KINDS[kind], values))
@@ -201,14 +248,17 @@ def heatmap(
     cmap="viridis",
     zlim=None,
 ) -> dict:
-    """A matrix (rows, columns) as coloured cells; ``x`` and ``y`` name its columns and rows; NaN leaves a hole.
+    """A matrix (rows, columns) as coloured cells; NaN leaves a hole.
 
-    ``cmap="diverging"`` is white at zero. Axes and colours mean the same in all frames of an explorer: as wide as the
-    data of all frames need, or as ``xlim``, ``ylim``, ``zlim`` say. This holds for the other drawings too.
+    ``x`` and ``y`` name its columns and rows. ``cmap="diverging"`` is white at zero.
+    Axes and colours mean the same in all frames of an explorer: as wide as the data of
+    all frames need, or as ``xlim``, ``ylim``, ``zlim`` say. This holds for the other
+    drawings too.
     """
     if np.ndim(z) != 2 or np.size(z) == 0 or cmap not in ("viridis", "diverging"):
         raise ValueError(
-            f"heatmap: shape {np.shape(z)}, cmap {cmap!r}; give a matrix, and viridis or diverging"
+            f"heatmap: shape {np.shape(z)}, cmap {cmap!r}; give a matrix, and viridis "
+            "or diverging"
         )
     return _drawing("heatmap", locals(), x=np.shape(z)[1], y=np.shape(z)[0])
 
@@ -225,12 +275,15 @@ def lines(
     ylim=None,
     log="",
 ) -> dict:
-    """Curves ``{"FedAvg": values, ...}``, or one, over a common ``x``; ``log="y"`` leaves out what is not positive."""
+    """Curves ``{"FedAvg": values, ...}``, or one, over a common ``x``.
+
+    ``log="y"`` leaves out what is not positive.
+    """
     return _drawing("lines", locals())
 
 
 def bars(series, x=None, *, xlabel="", ylabel="", title="", alt="", ylim=None) -> dict:
-    """Bars ``{"FedAvg": values, ...}``, or one group of them, over the categories ``x``."""
+    """Bars ``{"FedAvg": values, ...}``, or one group of them, over categories ``x``."""
     return _drawing("bars", locals())
 
 
@@ -247,7 +300,10 @@ def scatter(
     connect=False,
     equal=False,
 ) -> dict:
-    """Points (N, 2) coloured by label (N,); ``connect`` joins those of one label, ``equal`` keeps circles round."""
+    """Points (N, 2) coloured by label (N,).
+
+    ``connect`` joins those of one label, ``equal`` keeps circles round.
+    """
     if np.ndim(xy) != 2 or np.shape(xy)[1] != 2:
         raise ValueError(
             f"scatter: points of shape {np.shape(xy)}; give an (N, 2) array"
@@ -257,12 +313,15 @@ def scatter(
 
 
 def text(text: str) -> dict:
-    """A line of text beside the drawings: a number or a caption that depends on the parameters."""
+    """A line of text beside the drawings: a number, or a caption for the parameters."""
     return {"kind": "text", "text": str(text)}
 
 
 def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
-    """What explore.js draws, as a plain dictionary. Fields in ``lengths`` count from 0 if missing."""
+    """What explore.js draws, as a plain dictionary.
+
+    Fields in ``lengths`` count from 0 if missing.
+    """
     if "series" in fields:
         fields["series"] = (
             fields["series"]
@@ -274,7 +333,8 @@ def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
         fields[name] = range(length) if fields[name] is None else fields[name]
         if len(fields[name]) != length or length == 0:
             raise ValueError(
-                f"{kind}: {len(fields[name])} values in {name} for {length} places; give one for each"
+                f"{kind}: {len(fields[name])} values in {name} for {length} places; "
+                "give one for each"
             )
     return {"kind": kind, **_plain(fields)}
 
@@ -294,14 +354,12 @@ def _plain(value):
 def _panel(part) -> dict:
     if hasattr(part, "savefig"):
         return _figure(part)
-    fields = (
-        asdict(part)
-        if is_dataclass(part)
-        else text(part)
-        if isinstance(part, str)
-        else part
-    )
-    makers = {
+    fields = part
+    if isinstance(part, str):
+        fields = text(part)
+    elif is_dataclass(part) and not isinstance(part, type):
+        fields = asdict(part)
+    makers: dict[str, Callable[..., dict]] = {
         "heatmap": heatmap,
         "lines": lines,
         "scatter": scatter,
@@ -310,7 +368,8 @@ def _panel(part) -> dict:
     }
     if not isinstance(fields, Mapping) or fields.get("kind") not in makers:
         raise TypeError(
-            f"cannot show {part!r:.60}; return a figure, {', '.join(makers)}, or a list of them"
+            f"cannot show {part!r:.60}; return a figure, {', '.join(makers)}, or a "
+            "list of them"
         )
     return makers[fields["kind"]](
         **{name: value for name, value in fields.items() if name != "kind"}
@@ -318,7 +377,10 @@ def _panel(part) -> dict:
 
 
 def _figure(figure) -> dict:
-    """A matplotlib figure as SVG, or WebP if that is smaller; closed, or the notebook would show it a second time."""
+    """A matplotlib figure as SVG, or WebP if that is smaller.
+
+    It is closed, or the notebook would show it a second time.
+    """
     import matplotlib.pyplot as plt
 
     svg, webp = BytesIO(), BytesIO()
@@ -370,4 +432,7 @@ def _still(panel: dict, alt: str) -> str:
         return f"<p>{html.escape(panel.get('text') or panel['alt'] or alt)}</p>"
     svg = b64encode(panel.get("svg", "").encode()).decode()
     data = f"svg+xml;base64,{svg}" if svg else f"webp;base64,{panel['webp']}"
-    return f'<img class="fx-img" src="data:image/{data}" alt="{html.escape(alt)}" width="{panel["width"]}">'
+    return (
+        f'<img class="fx-img" src="data:image/{data}" alt="{html.escape(alt)}" '
+        f'width="{panel["width"]}">'
+    )

@@ -6,22 +6,24 @@ A method is a frozen dataclass whose fields are the paper's hyper-parameters::
         theta: Tensor   # (C, D) one row per model the server keeps
         labels: Tensor  # (K,)   the row that serves each client
 
-    def init(self, fed) -> State             # the lines before the paper's loop
-    def step(self, state, fed, t) -> State   # its body, one comment per pseudo-code line
+    def init(self, fed: Fed) -> State            # the lines before the paper's loop
+    def step(self, state, fed, t) -> State  # its body, a comment per pseudo-code line
 
-``step`` changes nothing that it was given and draws random numbers only through ``fed``. A method joins the book's
-tests and tables by standing in ``ALL``.
+``step`` changes nothing that it was given and draws random numbers only through
+``fed``. A method in ``ALL`` takes part in the book's tests and tables.
 """
 
 from typing import Protocol
 
 from torch import Tensor
 
+from ..door import Fed
 from .active_fl import ActiveFL
 from .autocfl import AutoCFL
 from .briggs import BriggsHC
 from .cfl import CFL
 from .cflgp import CFLGP
+from .ditto import Ditto
 from .ensemble import Ensemble
 from .fairavg import FairAvg
 from .fedavg import FedAvg
@@ -31,7 +33,9 @@ from .fedcvr_bolt import FedCVRBolt
 from .fedem import FedEM
 from .fedgwc import FedGWC
 from .fedopt import FedOpt
+from .fedper import FedPer
 from .fedprox import FedProx
+from .fedrep import FedRep
 from .fedsoft import FedSoft
 from .fesem import FeSEM
 from .fixed_clusters import FixedClusters
@@ -44,6 +48,7 @@ from .ocfl import OCFL
 from .per_fedavg import PerFedAvg
 from .pfedme import PFedMe
 from .power_of_choice import PowerOfChoice
+from .scaffold import SCAFFOLD
 from .wecfl import WeCFL
 
 ALL = (
@@ -75,13 +80,20 @@ ALL = (
     ActiveFL,
     FedCVRBolt,
     GCFL,
+    SCAFFOLD,
+    Ditto,
+    FedPer,
+    FedRep,
 )
 
 __all__ = ["ALL", "Method", "State", *(method.__name__ for method in ALL)]
 
 
 class State(Protocol):
-    """What a method remembers from round to round; a NamedTuple in the method's own file."""
+    """What a method remembers from round to round.
+
+    Each method has a NamedTuple of its own for it.
+    """
 
     theta: Tensor  # (C, D)
     labels: Tensor  # (K,)
@@ -90,8 +102,8 @@ class State(Protocol):
 class Method(Protocol):
     """What ``run`` asks of a method."""
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Make the state before the first round."""
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Do round ``t``."""

@@ -1,4 +1,5 @@
-"""Active FL: Goetz, Malik, Bui, Moon, Liu, Kumar, *Active federated learning*, arXiv:1909.12641, 2019 (Algorithm 1).
+"""Active FL: Goetz, Malik, Bui, Moon, Liu, Kumar, *Active federated learning*,
+arXiv:1909.12641, 2019 (Algorithm 1).
 
 | paper | here |
 |---|---|
@@ -17,36 +18,40 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 from .choice import num_sampled, weighted_sample
 
 
 class State(NamedTuple):
-    """One model for all, and how much each client was worth when last asked."""
+    """One model for all, and each client's value when it was last asked."""
 
     theta: Tensor  # (1, D)
     labels: Tensor  # (K,) zeros
-    value: Tensor  # (K,)
+    value: Tensor  # (K,) v_k
 
 
 @dataclass(frozen=True)
 class ActiveFL:
-    """Draw clients by a softmax of their loss when they last trained; the least valued have no chance, some always do.
+    """Draw clients by a softmax of their loss when they last trained.
 
-    The first values are those of the initial model, asked of all clients. FedCVR-Bolt compares with α = (0.8, 1, 0),
-    ``as_printed``, and calls that Power-of-Choice's 2P candidates; ``as_released``, its code, draws 2P candidates
-    uniformly, asks them for their mean loss anew, and lets its softmax choose P.
+    The softmax excludes the α₁ share of clients with the lowest values, and an α₃ share
+    of those who train is drawn uniformly. Before the first round all clients are asked
+    for the loss of the initial model.
+
+    The presets are the baseline of FedCVR-Bolt. ``as_printed`` is α = (0.8, 1, 0),
+    which that paper calls Power-of-Choice's 2P candidates. ``as_released``, its code,
+    draws 2P candidates uniformly, asks them for their present mean loss, and chooses P
+    of them by a softmax.
     """
 
     sampled: int | float = 10
-    alpha1: float = (
-        0.75  # share of clients, those of least value, that the softmax leaves out
-    )
+    alpha1: float = 0.75  # share of clients, of lowest value, that the softmax excludes
     alpha2: float = 0.01  # inverse temperature
     alpha3: float = 0.1  # share of the m clients that is drawn uniformly
-    candidates: int | None = (
-        None  # drawn uniformly and asked anew, instead of α_1; None: all, with their last values
-    )
+    # so many clients are drawn uniformly and asked for their present value; only they
+    # may be chosen. None: all clients, with the values of their last training
+    candidates: int | None = None
     scaled: bool = True  # v_k = √n_k times the mean loss; False: the mean loss
 
     def __post_init__(self) -> None:
@@ -77,46 +82,61 @@ class ActiveFL:
             scaled=False,
         )
 
-    def init(self, fed) -> State:
-        """Initialise w, and value it everywhere."""
+    def init(self, fed: Fed) -> State:
+        """Initialise w, and ask all clients for their values."""
         theta = fed.start()
-        return State(
-            theta,
-            torch.zeros_like(fed.n),
-            self.worth(fed, theta[0], torch.arange(fed.K)),
-        )
+        everybody = torch.arange(fed.K, device=fed.n.device)
+        value = self.value_of(fed, theta[0], everybody)
+        return State(theta, torch.zeros_like(fed.n), value)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        theta, labels, value = state
+        w = state.theta[0]
+        value = state.value
         m = num_sampled(self.sampled, fed.K)
-        everybody = torch.ones_like(labels, dtype=torch.bool)
-        pool = everybody
+        eligible = torch.ones_like(state.labels, dtype=torch.bool)  # (K,)
         if self.candidates is not None:
-            A = fed.sample(max(self.candidates, m))
-            pool = torch.zeros_like(everybody).index_fill(0, A, True)
-            value = value.index_copy(0, A, self.worth(fed, theta[0], A))
+            # as released: ask some candidates for their present values
+            asked = fed.sample(max(self.candidates, m))
+            value = value.index_copy(0, asked, self.value_of(fed, w, asked))
+            eligible = torch.zeros_like(eligible).index_fill(0, asked, True)
 
-        # v_k = -∞ for the α_1 K clients of least value
-        left_out = value.argsort(stable=True)[: int(self.alpha1 * fed.K)]
-        logits = (self.alpha2 * value).where(pool, -torch.inf)  # p_k ∝ exp(α_2 v_k)
-        logits = logits.index_fill(0, left_out, -torch.inf)
-        by_value = min(m - int(self.alpha3 * m), int(logits.isfinite().sum()))
-        clients = weighted_sample(fed, by_value, logits)  # (1 - α_3) m by p_k
-        if by_value < m:  # α_3 m of the others, uniformly
-            others = everybody.index_fill(0, clients, False)
-            uniform = fed.sample(m - by_value, among=others)
-            clients = torch.cat([clients, uniform]).sort().values
+        # v_k = -∞ for the α_1 K clients of lowest value; p_k ∝ exp(α_2 v_k)
+        logits = self.logits(value, eligible)
+        # draw (1 - α_3) m clients by p_k, and α_3 m of the others uniformly
+        clients = self.choose(fed, logits, m)
+        trained = fed.train(w, clients).theta
+        if self.candidates is None:
+            # v_k of those who trained, at the w that they received
+            value = value.index_copy(0, clients, self.value_of(fed, w, clients))
+        # w <- Σ_k n_k / n w_k
+        theta = mean(trained, fed.n[clients])[None]
+        return State(theta, state.labels, value)
 
-        trained = fed.train(theta[0], clients).theta
-        if self.candidates is None:  # v_k of those who trained, at the w they got
-            worth = self.worth(fed, theta[0], clients)
-            value = value.index_copy(0, clients, worth)
-        return State(mean(trained, fed.n[clients])[None], labels, value)
+    def logits(self, value: Tensor, eligible: Tensor) -> Tensor:  # (K,)
+        """The logarithm of p_k, up to a constant; -inf for excluded clients."""
+        excluded = value.argsort(stable=True)[: int(self.alpha1 * len(value))]
+        logits = (self.alpha2 * value).where(eligible, -torch.inf)
+        return logits.index_fill(0, excluded, -torch.inf)
 
-    def worth(self, fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
-        """Value w at clients."""
-        clients = clients.to(fed.n.device)
-        return fed.loss(w, clients).double() * (
-            fed.n[clients].sqrt() if self.scaled else 1
-        )
+    def choose(self, fed, logits: Tensor, m: int) -> Tensor:  # (m,)
+        """Draw (1 - α_3) m clients by the softmax, then the others uniformly.
+
+        If the softmax excludes too many, more are drawn uniformly.
+        """
+        possible = int(logits.isfinite().sum())
+        by_value = min(m - int(self.alpha3 * m), possible)
+        clients = weighted_sample(fed, by_value, logits)
+        if by_value == m:
+            return clients
+        others = torch.ones_like(logits, dtype=torch.bool)
+        others = others.index_fill(0, clients, False)
+        uniform = fed.sample(m - by_value, among=others)
+        return torch.cat([clients, uniform]).sort().values
+
+    def value_of(self, fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
+        """v_k of w (D,): √n_k times its mean loss at client k, or the mean loss."""
+        loss = fed.loss(w, clients).double()
+        if self.scaled:
+            return loss * fed.n[clients].sqrt()
+        return loss

@@ -26,13 +26,14 @@ vote is worth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import checks
-from ..clustering import best_spectral, components
+from ..clustering import best_spectral, components, num_clusters
+from ..door import Fed
 from ..params import mean_by
 from ..similarity import cosine
 
@@ -55,8 +56,8 @@ class AutoCFL:
     revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
 
     sampled: int | float = 1.0  # after the vote; in it all clients take part
-    voting: int = 2  # rounds
-    adjust: bool = True  # all do as many steps as the median client's epochs have
+    voting: int = 2  # warm-up: rounds in which all vote
+    adjust: bool = True  # all do as many steps as the median client does in its epochs
     n_max: int = 10  # most clusters in one vote
 
     def __post_init__(self) -> None:
@@ -68,48 +69,54 @@ class AutoCFL:
             n_max=checks.integer(1),
         )
 
-    def init(self, fed) -> State:
-        """All clients are one cluster, and nobody has voted."""
+    def init(self, fed: Fed) -> State:
+        """All clients are one cluster, and no round has voted."""
         theta = fed.start()
-        ballots = theta.new_zeros(fed.K, fed.K)
-        return State(theta, torch.zeros_like(fed.n), ballots, ballots.sum())
+        return State(
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            ballots=theta.new_zeros(fed.K, fed.K),
+            total=theta.new_zeros(()),
+        )
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
         theta, labels, ballots, total = state
-        clients = fed.sample(self.sampled if t >= self.voting else 1.0)
+        is_voting = t < self.voting
+        clients = fed.sample(1.0 if is_voting else self.sampled)
         work = self.work(fed)  # local training adjustment
         trained = fed.train(theta[labels[clients]], clients, **work).theta
-        if t < self.voting:
+        if is_voting:  # weighted voting
             delta = (trained - theta[0])[:, : fed.layout.P]
             alike = (1 + cosine(delta)) / 2
             found, score = self.vote(alike, fed.draw())
             together = found[:, None] == found
-            weight = 1 / (1 + min(score, 1.0))  # 1: perfect clusters; ½: none
+            # from ½ without clusters to 1 for perfectly separated ones
+            weight = 1 / (1 + min(score, 1.0))
             ballots = ballots + weight * together.to(ballots)
             total = total + weight
         if t == self.voting - 1:
-            labels = components(2 * ballots > total)  # a majority for each pair
-            theta = theta.repeat(int(labels.max()) + 1, 1)
+            labels = components(2 * ballots > total)  # link pairs with a majority
+            theta = theta.repeat(num_clusters(labels), 1)
+        # average within clusters
         theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
         return State(theta, labels, ballots, total)
 
     def vote(self, alike: Tensor, seed: int) -> tuple[Tensor, float]:
         """Labels (K,) of one spectral clustering, and its Davies–Bouldin score.
 
-        Its k-means draws the first centres by their place in the list. So clients are
-        listed by how much they are like all others, whatever their numbers are.
+        Its k-means draws the first centres by their position. So clients are sorted by
+        how much they are like all others, and their numbers do not matter.
         """
         order = alike.sum(1).argsort(stable=True)
         best = best_spectral(alike[order][:, order], self.n_max, seed)
         labels = torch.empty_like(best.labels).index_copy(0, order, best.labels)
         return labels, best.score
 
-    def work(self, fed) -> dict[str, int]:
-        """The change of local training that gives all clients the same steps."""
+    def work(self, fed) -> dict[str, Any]:
+        """Options of ``fed.train`` that let all clients do the same number of steps."""
         local = fed.local
         if not self.adjust or local.steps is not None:
             return {}
-        batch_size = local.batch_size or int(fed.n.max())
-        per_epoch = (fed.n + batch_size - 1) // batch_size  # (K,) batches
+        per_epoch = local.batches_per_epoch(fed.n)  # (K,)
         return {"steps": local.epochs * int(per_epoch.median())}

@@ -1,5 +1,6 @@
-"""FL+HC: Briggs, Fan, Andras, *Federated learning with hierarchical clustering of local updates to improve training on
-non-IID data*, IJCNN 2020; called BCL in the OCFL paper.
+"""FL+HC: Briggs, Fan, Andras, *Federated learning with hierarchical clustering of
+local updates to improve training on non-IID data*, IJCNN 2020; called BCL in the OCFL
+paper.
 
 | paper | here |
 |---|---|
@@ -18,10 +19,12 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..clustering import agglomerative
+from ..clustering import agglomerative, num_clusters
+from ..door import Fed
 from ..params import mean_by
 from ..similarity import cosine, cosine_distance, sqdist
 from .ocfl import displacement
+from .wecfl import importance
 
 
 class State(NamedTuple):
@@ -33,22 +36,25 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class BriggsHC:
-    """FedAvg for a given number of rounds; then merge clients whose updates are near, and FedAvg in each cluster.
+    """FedAvg in a warm-up; then merge clients whose updates are near, and FedAvg in
+    each cluster.
 
-    All clients train in the round of the split, whatever ``sampled`` says, and their updates are averaged within the
-    new clusters in that same round. ``as_released`` is the baseline in the code of OCFL's authors, which hands the
-    clustering cosine *similarities* as if they were distances: the least alike are merged first, and where all are
-    alike nobody is. The threshold lies on the scale of the metric.
+    All clients train in the round of the split, whatever ``sampled`` says, and their
+    updates are averaged within the new clusters in that same round. ``as_released`` is
+    the baseline in the code of OCFL's authors. It gives the clustering cosine
+    *similarities* where distances are expected: the least alike are merged first, and
+    clients that are all alike are not merged at all.
     """
 
-    warmup: int = 20
-    threshold: float = 0.4  # OCFL's authors tried cosine distances from 0.05 to 0.4
+    warmup: int = 20  # rounds before the split
+    # a distance by the metric; OCFL's authors tried cosine distances from 0.05 to 0.4
+    threshold: float = 0.4
     metric: str = "cosine"  # or "euclidean", "manhattan"
     linkage: str = "average"  # or "complete", "single"
     sampled: int | float = 1.0
     update: str = "parameters"  # or the whole "state", see OCFL
     aggregation: str = "samples"  # or "equal"
-    swapped: bool = False  # similarities for distances
+    swapped: bool = False  # similarities in the place of distances
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -73,44 +79,42 @@ class BriggsHC:
         cls, warmup: int = 20, threshold: float = 0.05, **changes: Any
     ) -> BriggsHC:
         """The code of OCFL's authors, at the least of their thresholds."""
-        code = {"update": "state", "aggregation": "equal", "swapped": True}
-        return cls(warmup, threshold, **code | changes)
+        released = {"update": "state", "aggregation": "equal", "swapped": True}
+        return cls(warmup, threshold, **released | changes)
 
     @classmethod
     def corrected(cls, **changes: Any) -> BriggsHC:
         """The same as a plain call."""
         return cls(**changes)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Initialise w_0."""
         return State(fed.start(), torch.zeros_like(fed.n))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round: before the split, at it, or after it."""
-        theta, labels = state
-        now = t == self.warmup
-        S = fed.sample(1.0 if now else self.sampled)
-        before = theta[labels[S]]
-        up = fed.train(before, S)  # w_k <- ClientUpdate(k, w)
-        if now:
-            D = self.distances(
-                displacement(fed, before, up, self.update)
-            )  # of Δw_k = w_k - w
-            labels = agglomerative(
-                D, self.threshold, self.linkage
-            )  # HierarchicalClustering(Δw, P)
-            theta = theta.repeat(int(labels.max()) + 1, 1)  # each cluster starts from w
-        weights = fed.n[S] if self.aggregation == "samples" else torch.ones_like(S)
-        return State(
-            mean_by(up.theta, weights, labels[S], old=theta), labels
-        )  # w_c <- Σ n_k / n_c w_k
+        theta = state.theta
+        labels = state.labels
+        split_now = t == self.warmup
+        clients = fed.sample(1.0 if split_now else self.sampled)
+        before = theta[labels[clients]]
+        update = fed.train(before, clients)  # w_k <- ClientUpdate(k, w)
+        if split_now:
+            delta = displacement(fed, before, update, self.update)  # Δw_k = w_k - w
+            # HierarchicalClustering(Δw, P)
+            labels = agglomerative(self.distances(delta), self.threshold, self.linkage)
+            theta = theta.repeat(num_clusters(labels), 1)  # each cluster starts from w
+        # w_c <- Σ n_k / n_c w_k
+        weights = importance(fed, self.aggregation)[clients]
+        theta = mean_by(update.theta, weights, labels[clients], old=theta)
+        return State(theta, labels)
 
-    def distances(self, delta: Tensor) -> Tensor:
-        """All pairs of updates (K, d): what is handed to the clustering, (K, K)."""
+    def distances(self, delta: Tensor) -> Tensor:  # (K, K)
+        """Distances of all pairs of updates (K, d); similarities if ``swapped``."""
+        if self.swapped:
+            return cosine(delta)
         if self.metric == "cosine":
-            return cosine(delta) if self.swapped else cosine_distance(delta)
-        return (
-            sqdist(delta).sqrt()
-            if self.metric == "euclidean"
-            else torch.cdist(delta, delta, p=1)
-        )
+            return cosine_distance(delta)
+        if self.metric == "euclidean":
+            return sqdist(delta).sqrt()
+        return torch.cdist(delta, delta, p=1)

@@ -16,14 +16,14 @@ section 4.2); their notebook has lengths that fit its network, 0.4 and 1.6. Here
 thresholds are multiples of the longest mean update *so far*, so that no first run is
 needed: the advice is ``eps1=0.1`` and ``eps2`` from 0.1 to 1.
 
-So short a mean update means a stationary point, and short runs do not reach one. In
+A mean update that short means a stationary point, and short runs do not reach one. In
 GCFL's Table 2 at laptop scale (20 rounds; one look at seed 0, which left no record of
 this) the mean update falls to 0.33 to 0.6 of its peak on CIFAR-10 and to 0.2 to 0.3 on
 MNIST, and half of that fall is the halving of the learning rate. Even the default of
-0.3, three times what is advised, split in one
-of eleven cells of CIFAR-10 only; in the others CFL was FedAvg. A table of short runs
-needs a larger ``eps1``, and has to say so: ``papers.gcfl`` chooses it by a small search
-on a seed of its own, and ``papers.ocfl`` uses 0.6 for both.
+0.3, three times what is advised, split in only one of eleven cells of CIFAR-10; in the
+others CFL was FedAvg. A table of short runs needs a larger ``eps1``, and has to say so:
+``papers.gcfl`` chooses it by a small search on a seed of its own, and ``papers.ocfl``
+uses 0.6 for both.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from torch import Tensor
 
 from .. import checks
 from ..clustering import bipartition
+from ..door import Fed
 from ..params import mean, mean_by
 from ..similarity import cosine
 
@@ -48,15 +49,23 @@ class State(NamedTuple):
     peak: Tensor  # (C,) longest mean update of each cluster and of its ancestors
 
 
+class Group(NamedTuple):
+    """The clients of one cluster that trained in this round."""
+
+    members: Tensor  # (n,) their numbers
+    delta: Tensor  # (n, P) ΔW_i = θ_i − θ_c
+    weights: Tensor  # (n,) D_i, their samples
+
+
 @dataclass(frozen=True)
 class CFL:
     """Average within clusters; split a cluster in two when its mean update is short
     while its members' updates are long: they pull in different directions.
 
-    CFL is made for full participation. When fewer clients are sampled and those of a
-    cluster want a split, the cluster's other members are trained in that same round,
-    too, and all of them decide: such a round costs more client updates than
-    ``sampled`` says.
+    CFL is made for full participation. If not all members of a cluster were sampled
+    and the sampled ones meet the conditions of a split, the other members are trained
+    in that same round, too, and the conditions are tested on all: such a round costs
+    more client updates than ``sampled`` says.
     """
 
     sampled: int | float = 1.0
@@ -65,8 +74,8 @@ class CFL:
     relative: bool = True  # eps1 and eps2 are multiples of ``peak``; False: lengths
     gamma_max: float = 0.0  # how far an update may be from its group's; 0: any split
     linkage: str = "complete"  # the released code's; "single": the paper's optimal cut
-    wait: int = 20  # no split in the first rounds
-    smallest: int = 3  # clusters of fewer clients are not split
+    wait: int = 20  # warm-up: no split in these first rounds
+    smallest: int = 3  # least cluster size: clusters of fewer clients are not split
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -84,7 +93,8 @@ class CFL:
     @classmethod
     def as_printed(cls, **changes) -> CFL:
         """The paper's optimal bipartition, from the first round on."""
-        return cls(**dict(linkage="single", wait=0, smallest=2) | changes)
+        printed = {"linkage": "single", "wait": 0, "smallest": 2}
+        return cls(**printed | changes)
 
     @classmethod
     def as_released(cls, **changes) -> CFL:
@@ -92,19 +102,20 @@ class CFL:
 
         Its confusion of client numbers after the first split is not kept.
         """
-        return cls(**dict(relative=False, eps1=0.4, eps2=1.6) | changes)
+        released = {"relative": False, "eps1": 0.4, "eps2": 1.6}
+        return cls(**released | changes)
 
     @classmethod
     def corrected(cls, **changes) -> CFL:
         """The same as a plain call."""
         return cls(**changes)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """All clients are one cluster, C = {{1, ..., m}}."""
         theta = fed.start()
         return State(theta, torch.zeros_like(fed.n), theta.new_zeros(1))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
         theta = state.theta
         labels = state.labels.clone()
@@ -113,27 +124,26 @@ class CFL:
         trained = fed.train(theta[labels[clients]], clients).theta  # θ_i <- SGD(θ_c)
 
         for c in labels[clients].unique().tolist():  # for c ∈ C
-            inside = labels[clients] == c
-            delta = (trained[inside] - theta[c])[:, : fed.layout.P]  # ΔW_i = θ_i − θ_c
-            weights = fed.n[clients[inside]]
-            peak[c] = max(peak[c], mean(delta, weights).norm())
-            size = int((labels == c).sum())
-            if t < self.wait or size < self.smallest:
+            in_cluster = labels == c  # (K,)
+            group = group_in(in_cluster, clients, trained, theta[c], fed)
+            mean_update = mean(group.delta, group.weights)
+            peak[c] = max(peak[c], mean_update.norm())
+            if t < self.wait or int(in_cluster.sum()) < self.smallest:
                 continue
-            if not self.should_split(delta, weights, peak[c]):
+            # if ‖Σ_i D_i / D_c ΔW_i‖ < ε1 and max_i ‖ΔW_i‖ > ε2
+            if not self.should_split(group.delta, group.weights, peak[c]):
                 continue
-            absent = (labels == c).index_fill(0, clients, False).nonzero()[:, 0]
+            absent = in_cluster.index_fill(0, clients, False).nonzero()[:, 0]
             if len(absent):
+                # the same test on all members, for which the absent ones train
                 clients = torch.cat([clients, absent])
                 trained = torch.cat([trained, fed.train(theta[c], absent).theta])
-                inside = labels[clients] == c
-                delta = (trained[inside] - theta[c])[:, : fed.layout.P]
-                weights = fed.n[clients[inside]]
-                if not self.should_split(delta, weights, peak[c]):
+                group = group_in(in_cluster, clients, trained, theta[c], fed)
+                if not self.should_split(group.delta, group.weights, peak[c]):
                     continue
-            part = self.cut(delta)  # c1, c2 <- bipartition of α
+            part = self.cut(group.delta)  # c1, c2 <- bipartition of α
             if part.any():  # C <- C without c, with c1 and c2
-                labels[clients[inside][part == 1]] = len(theta)
+                labels[group.members[part == 1]] = len(theta)
                 theta = torch.cat([theta, theta[c : c + 1]])
                 peak = torch.cat([peak, peak[c : c + 1]])
 
@@ -142,8 +152,10 @@ class CFL:
         return State(theta, labels, peak)
 
     def should_split(self, delta: Tensor, n: Tensor, peak: Tensor) -> bool:
-        """Whether the mean of the updates (n, P) is shorter than ε1 while the longest
-        of them is longer than ε2.
+        """Whether the members pull in different directions.
+
+        That is so if the mean of their updates (n, P), weighted by samples (n,), is
+        shorter than ε1, and the longest update is longer than ε2.
         """
         unit = peak if self.relative else 1.0
         at_rest = mean(delta, n).norm() < self.eps1 * unit
@@ -151,13 +163,29 @@ class CFL:
         return bool(at_rest and incongruent)
 
     def cut(self, delta: Tensor) -> Tensor:
-        """Labels (n,) of two parts; all 0 if ``gamma_max`` explains their distance."""
+        """Split updates (n, P) as `cut` does: labels (n,), all 0 for no split."""
         return cut(delta, self.linkage, self.gamma_max)
 
 
+def group_in(
+    in_cluster: Tensor, clients: Tensor, trained: Tensor, theta_c: Tensor, fed
+) -> Group:
+    """Those of the trained clients (n,), with models (n, D), that are in a cluster.
+
+    ``in_cluster`` (K,) says who is, and ``theta_c`` (D,) is the cluster's model.
+    """
+    inside = in_cluster[clients]
+    members = clients[inside]
+    delta = (trained[inside] - theta_c)[:, : fed.layout.P]
+    return Group(members, delta, fed.n[members])
+
+
 def cut(delta: Tensor, linkage: str, gamma_max: float) -> Tensor:  # (n,)
-    """Split updates (n, P) in two parts, 0 and 1, the least alike across; all are 0 if
-    γ_max < √((1 − α_cross^max) / 2) does not hold.
+    """Split updates (n, P) in the two parts, 0 and 1, that are least alike.
+
+    All are 0, so that there is no split, if γ_max < √((1 − α_cross^max) / 2) does not
+    hold. α_cross^max is the largest cosine between a member of one part and one of the
+    other.
     """
     alpha = cosine(delta)
     part = bipartition(alpha, linkage)

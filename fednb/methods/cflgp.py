@@ -26,6 +26,7 @@ from torch import Tensor
 
 from .. import checks
 from ..clustering import keep_names, weighted_kmeans
+from ..door import Fed
 from ..params import mean_by
 
 
@@ -36,7 +37,7 @@ class State(NamedTuple):
     labels: Tensor  # (K,)
     G: Tensor  # (K, C, d)
     asked: Tensor  # (K, C) how often a client was asked about a model
-    columns: Tensor  # (d,) parameters that count
+    columns: Tensor  # (d,) the parameters in the features
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class CFLGP:
         """The same as a plain call, and as printed."""
         return cls(**changes)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Models differ; all clients begin with the first; features are zero."""
         theta = fed.start(self.clusters)
         draw = torch.Generator().manual_seed(fed.draw())
@@ -88,43 +89,49 @@ class CFLGP:
         asked = torch.zeros_like(G[:, :, 0])
         return State(theta, torch.zeros_like(fed.n), G, asked, columns)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta, labels, G, asked, columns = state
         clients = fed.sample(self.sampled)
         before = theta[labels[clients]]
         trained = fed.train(before, clients).theta  # the model of one's cluster
-        if t % self.period == 0 and t // self.period < self.updates:
-            c = 0
+        updates_so_far = t // self.period
+        if t % self.period == 0 and updates_so_far < self.updates:
+            c = 0  # the criterion: model c
             move = (trained - before)[:, columns]
             if self.criterion == "cycle":
-                c = (t // self.period) % len(theta)
+                c = updates_so_far % len(theta)
                 move = self.moves_of(c, fed, state, clients, move)
             G = G.clone()
             asked = asked.clone()
             asked[clients, c] += 1
             # g_c <- (1 − β) g_c + β gradient, with β = 1 / asked
             G[clients, c] += (move - G[clients, c]) / asked[clients, c, None]
+            # cluster the features g_c
             labels = self.partition(G, labels, fed.draw())
+        # average within clusters
         theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
         return State(theta, labels, G, asked, columns)
 
     def moves_of(
         self, c: int, fed, state: State, clients: Tensor, move: Tensor
     ) -> Tensor:  # (n, d)
-        """How the clients move model c: those of other clusters train it, too."""
+        """How the clients move model c: those of other clusters train it, too.
+
+        ``move`` (n, d) is how they moved the models of their own clusters.
+        """
         others = state.labels[clients] != c
         if not others.any():
             return move
-        there = fed.train(state.theta[c], clients[others], slot=1).theta
-        change = (there - state.theta[c])[:, state.columns]
+        trained = fed.train(state.theta[c], clients[others], slot=1).theta
+        change = (trained - state.theta[c])[:, state.columns]
         return move.index_copy(0, others.nonzero()[:, 0], change)
 
     def partition(self, G: Tensor, old: Tensor, seed: int) -> Tensor:  # (K,)
-        """Cluster the features, and name the clusters so that most clients keep theirs.
+        """Cluster the features G (K, C, d); most clients keep their ``old`` label (K,).
 
-        k-means draws its first centres by their place in the list. So clients are
-        listed by the length of their features, whatever their numbers are.
+        k-means draws its first centres by their position. So clients are sorted by the
+        length of their features, and their numbers do not matter.
         """
         x = G.flatten(1).double()  # (K, C d)
         order = x.norm(dim=1).argsort(stable=True)

@@ -1,4 +1,4 @@
-"""Choose clients at random, but not all alike: what methods that select clients share.
+"""Draw clients with unequal probabilities: what methods that select clients share.
 
 ``fed.sample`` draws all clients with the same probability. Here client k has a weight
 exp(l_k) and a Gumbel number of its own, g_k = -log(-log u_k): the client with the
@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..clustering import num_clusters
 
 
 def num_sampled(sampled: int | float, K: int) -> int:
-    """How many of K clients: a number of them, at most K, or a fraction of them.
+    """How many of K clients ``sampled`` means: a number, at most K, or a fraction.
 
-    ``fed.sample`` counts alike.
+    ``fed.sample`` draws that many.
     """
     checks.argument("num_sampled", "sampled", sampled, checks.sampled)
     if isinstance(sampled, float):
@@ -44,14 +45,18 @@ def weighted_sample(fed, size: int, logits: Tensor) -> Tensor:  # (size,)
 def boltzmann(v: Tensor, coalitions: Tensor, beta: float) -> Tensor:  # (K,)
     """π_p(k) ∝ exp(β v_k) in each coalition (FedCVR-Bolt, Eq. 8), from v (K,).
 
-    β = inf leaves the best.
+    With β = inf only the best client of a coalition has a positive probability.
     """
-    C = int(coalitions.max()) + 1
-    zeros = v.new_zeros(C)
+    zeros = v.new_zeros(num_clusters(coalitions))
     best = zeros.scatter_reduce(0, coalitions, v, "amax", include_self=False)
     best = best[coalitions]  # (K,) the largest v in the coalition of k
     weight = torch.where(v < best, beta * (v - best), 0).exp()  # at most 1
     return weight / zeros.index_add(0, coalitions, weight)[coalitions]
+
+
+def largest(key: Tensor, size: int) -> Tensor:  # (size,)
+    """The clients with the largest keys (K,); of equals, those with lower numbers."""
+    return key.argsort(descending=True, stable=True)[:size].sort().values
 
 
 def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Tensor]:
@@ -61,17 +66,18 @@ def representatives(key: Tensor, coalitions: Tensor, P: int) -> tuple[Tensor, Te
     """
     order = key.argsort(descending=True, stable=True)
     rank = order.argsort()  # (K,) 0 for the client with the largest key
-    worst = torch.full_like(coalitions, len(key))[: int(coalitions.max()) + 1]
-    best = order[worst.scatter_reduce(0, coalitions, rank, "amin")]
+    worst = coalitions.new_full((num_clusters(coalitions),), len(key))
+    best_rank = worst.scatter_reduce(0, coalitions, rank, "amin")  # (C,)
+    best = order[best_rank]
     rest = order[~torch.isin(order, best)]
     return best, torch.cat([best, rest[: P - len(best)]]).sort().values
 
 
 def coalition_weights(n: Tensor, coalitions: Tensor, clients: Tensor) -> Tensor:  # (K,)
-    """Weights with which ``clients`` stand for all: each for a part of its coalition.
+    """Weights with which the drawn ``clients`` (n,) represent their coalitions.
 
     The clients drawn from a coalition share all of its samples, in proportion to their
-    own samples n_k. Only the weights of ``clients`` mean something.
+    own samples n_k. Read only the weights of ``clients``.
     """
     all_samples = torch.bincount(coalitions, n.double())  # (C,)
     drawn_samples = torch.bincount(coalitions[clients], n[clients].double())  # (C,)

@@ -1,5 +1,5 @@
-"""FedAvgM: Hsu, Qi, Brown, *Measuring the effects of non-identical data distribution for federated visual
-classification*, arXiv:1909.06335, 2019.
+"""FedAvgM: Hsu, Qi, Brown, *Measuring the effects of non-identical data distribution
+for federated visual classification*, arXiv:1909.06335, 2019.
 
 | paper | here |
 |---|---|
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -31,7 +32,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class FedAvgM:
-    """FedAvg whose server keeps momentum; BatchNorm statistics are averaged without it."""
+    """FedAvg with momentum at the server.
+
+    BatchNorm statistics are averaged without momentum.
+    """
 
     sampled: int | float = 1.0
     beta: float = 0.9
@@ -45,19 +49,18 @@ class FedAvgM:
             server_lr=checks.number(above=0),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Start with no momentum."""
         theta = fed.start()
-        return State(
-            theta, torch.zeros_like(fed.n), torch.zeros_like(theta[0, : fed.layout.P])
-        )
+        return State(theta, torch.zeros_like(fed.n), theta.new_zeros(fed.layout.P))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
-        w, P = state.theta[0], fed.layout.P
-        S = fed.sample(self.sampled)
-        up = fed.train(w, S)
-        w_bar = mean(up.theta, fed.n[S])
+        w = state.theta[0]
+        P = fed.layout.P  # columns of the parameters
+        clients = fed.sample(self.sampled)
+        trained = fed.train(w, clients).theta
+        w_bar = mean(trained, fed.n[clients])
         delta = (w - w_bar)[:P]  # Δw <- sum_k n_k / n Δw_k
         v = self.beta * state.v + delta  # v <- β v + Δw
         w = torch.cat([w[:P] - self.server_lr * v, w_bar[P:]])  # w <- w - v

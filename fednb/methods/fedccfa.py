@@ -1,9 +1,9 @@
-"""FedCCFA: Chen, Xue, Wang, Liu, Huang, *Classifier clustering and feature alignment for
-federated learning under distributed concept drift*, NeurIPS 2024 (Algorithm 1).
+"""FedCCFA: Chen, Xue, Wang, Liu, Huang, *Classifier clustering and feature alignment
+for federated learning under distributed concept drift*, NeurIPS 2024 (Algorithm 1).
 
 | paper | here |
 |---|---|
-| θ, extractor | the columns of theta outside the last dense layer, the same in all rows |
+| θ, extractor | columns of theta outside the last dense layer, the same in all rows |
 | φ_k, classifier; φ_k,c, its part for class c | the last dense layer of row k; line c |
 | distance of φ_i,c and φ_j,c | madd |
 | ε of DBSCAN, with one neighbour enough | eps |
@@ -35,7 +35,8 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..clustering import components
+from ..clustering import components, num_clusters
+from ..door import Fed
 from ..params import Layout, mean, mean_by
 from ..similarity import cosine
 
@@ -51,14 +52,15 @@ class State(NamedTuple):
 @dataclass(frozen=True)
 class FedCCFA:
     """Share the extractor among all clients, and each class's line of the classifier
-    among those that see it alike.
+    among clients whose lines are near.
     """
 
     sampled: int | float = 1.0
     eps: float = 0.1  # clients nearer than this share a line, and so do chains of them
-    classifier_epochs: int = 1  # of the classifier alone, before the extractor's turn
+    classifier_epochs: int = 1  # of the classifier alone, before the extractor trains
     classifier_lr_scale: float = 1.0  # in multiples of the federation's rate
-    comparison_steps: int = 0  # of classifiers made for comparison; 0: the clients' own
+    # steps of the classifiers trained for comparison; 0: compare the clients' own
+    comparison_steps: int = 0
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -70,48 +72,50 @@ class FedCCFA:
             comparison_steps=checks.integer(0),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """All clients start from the same model."""
         labels = torch.arange(fed.K, device=fed.n.device)
         classes = len(lines(fed.layout))
         groups = torch.zeros_like(labels)[:, None].repeat(1, classes)
         return State(fed.start().repeat(fed.K, 1), labels, groups)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta = state.theta.clone()
         groups = state.groups.clone()
-        line = lines(fed.layout).to(theta.device)  # (M, h + 1) columns
+        columns_of = lines(fed.layout).to(theta.device)  # (M, h + 1)
         top = torch.zeros(fed.layout.D, dtype=torch.bool, device=theta.device)
-        top[line.flatten()] = True  # the classifier's columns
+        top[columns_of.flatten()] = True  # the classifier's columns
         clients = fed.sample(self.sampled)  # server selects I_t
 
         compared = self.comparison(fed, theta[clients], clients, top)
+        # φ_k, with θ fixed
         rows = self.train_classifier(
             fed, theta[clients], clients, top, epochs=self.classifier_epochs, steps=None
-        )  # φ_k, with θ fixed
+        )
         rows = train_part(fed, rows, clients, ~top, slot=1)  # θ_k, with φ_k fixed
         if compared is None:
             compared = rows
 
         theta[:, ~top] = mean(rows, fed.n[clients])[~top]  # θ <- Σ_k n_k / n θ_k
         theta[clients[:, None], top.nonzero()[:, 0]] = rows[:, top]
-        for c, columns in enumerate(line):  # for each class c
-            near = madd(compared[:, columns]) <= self.eps
-            found = components(near)  # cluster φ_1,c, φ_2,c, …
-            phi = rows[:, columns]  # (n, h + 1)
-            old = phi[: int(found.max()) + 1]
-            merged = mean_by(phi, torch.ones_like(clients), found, old=old)
-            theta[clients[:, None], columns] = merged[found]  # mean of the cluster
-            first = torch.full_like(clients, fed.K)
-            first = first.scatter_reduce(0, found, clients, "amin")
-            groups[clients, c] = first[found]  # a name that outlasts the round
+        for c, columns in enumerate(columns_of):  # for each class c
+            # cluster φ_1,c, φ_2,c, …
+            found = components(madd(compared[:, columns]) <= self.eps)
+            # φ_k,c <- mean of its cluster
+            phi = mean_of_cluster(rows[:, columns], found)
+            theta[clients[:, None], columns] = phi
+            # name each cluster by its first client
+            groups[clients, c] = first_of_cluster(clients, found)
         return State(theta, state.labels, groups)
 
     def comparison(
         self, fed, rows: Tensor, clients: Tensor, top: Tensor
     ) -> Tensor | None:
-        """Train classifiers that are only compared, from the server's first one."""
+        """Classifiers that are trained to be compared only: rows (n, D).
+
+        They start from the server's first one. None if the clients' own are compared.
+        """
         if self.comparison_steps == 0:
             return None
         common = torch.where(top, fed.start()[0], rows)
@@ -121,7 +125,7 @@ class FedCCFA:
     def train_classifier(
         self, fed, rows: Tensor, clients: Tensor, top: Tensor, slot: int = 0, **changes
     ) -> Tensor:
-        """Train the classifier's columns, which the mask ``top`` (D,) tells."""
+        """Train the classifier, whose columns are in the mask ``top`` (D,)."""
         lr = self.classifier_lr_scale * fed.local.lr
         return train_part(fed, rows, clients, top, slot=slot, lr=lr, **changes)
 
@@ -129,10 +133,10 @@ class FedCCFA:
 def train_part(
     fed, rows: Tensor, clients: Tensor, part: Tensor, slot: int, **changes
 ) -> Tensor:
-    """Train the columns in the mask ``part`` (D,) only.
+    """Train only the columns in the mask ``part`` (D,): rows (n, D).
 
-    Neither weight decay nor BatchNorm's statistics may move the others. A row travels
-    with the first training of a round, slot 0.
+    The other columns stay as they are, whatever weight decay and BatchNorm's statistics
+    do. Rows are sent with the first training of a round, slot 0.
     """
     update = fed.train(
         rows,
@@ -145,22 +149,34 @@ def train_part(
     return torch.where(part, update.theta, rows)
 
 
+def mean_of_cluster(rows: Tensor, labels: Tensor) -> Tensor:  # (n, d)
+    """For each row (n, d) the mean of all rows in its cluster; labels (n,)."""
+    old = rows[: num_clusters(labels)]  # not used, since no cluster is empty
+    means = mean_by(rows, torch.ones_like(labels), labels, old=old)
+    return means[labels]
+
+
+def first_of_cluster(clients: Tensor, labels: Tensor) -> Tensor:  # (n,)
+    """For each client (n,) the one with the lowest number in its cluster."""
+    first = torch.full_like(clients, int(clients.max()))
+    first = first.scatter_reduce(0, labels, clients, "amin")
+    return first[labels]
+
+
 def lines(layout: Layout) -> Tensor:  # (M, h + 1)
-    """Columns of each class's line of weights, and of its bias if there is one, in the
-    last dense layer.
+    """Columns of each of M classes in the last dense layer: its weights, then its bias.
+
+    If the layer has no biases, there is one column less.
     """
-    dense = [
-        (name, shape)
-        for name, shape in zip(layout.names, layout.shapes, strict=True)
-        if name.endswith("weight") and len(shape) == 2
-    ]
+    dense = layout.dense_layers()
     if not dense:
         raise ValueError(
             "FedCCFA clusters classifiers: the model needs a dense last layer"
         )
-    name, shape = dense[-1]
-    columns = layout.columns(name).view(shape)
-    bias = name.removesuffix("weight") + "bias"
+    weight = dense[-1] + "weight"
+    bias = dense[-1] + "bias"
+    shape = layout.shapes[layout.names.index(weight)]
+    columns = layout.columns(weight).view(shape)
     if bias not in layout.names:
         return columns
     return torch.cat([columns, layout.columns(bias)[:, None]], 1)

@@ -7,7 +7,8 @@ learning*, anonymous, 2025, under review (Algorithm 1).
 | θ_k, θ̄_k | seen[k], expected[k]: of D parameters, the ``columns`` |
 | C^d, known only by (C^d α)_k and C^d_kk | c_alpha[k, d], c_diag[k, d] |
 | γ of Eq. 4; γ_t of Eq. 11; β | gamma; rate; beta |
-| ρ, C_p, j_p, v_k, π_p | cosine, coalitions, representatives, total_reduction, boltzmann |
+| ρ, C_p, j_p | cosine_similarity, coalitions, representatives |
+| v_k, π_p | total_reduction, boltzmann |
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from .. import checks
 from ..clustering import relabel, spectral, weighted_kmeans
+from ..door import Fed
 from ..params import Layout, mean
 from ..similarity import (
     cosine,
@@ -36,11 +38,12 @@ from .choice import (
     boltzmann,
     coalition_weights,
     gumbel,
+    largest,
     num_sampled,
     representatives,
     shuffle_members,
 )
-from .wecfl import represent
+from .wecfl import compared_columns
 
 __all__ = ["FedCVRBolt", "State", "variance_reduction"]
 
@@ -71,7 +74,7 @@ class State(NamedTuple):
     """One model for all, and what the server knows of each client."""
 
     theta: Tensor  # (1, D)
-    labels: Tensor  # (K,) zeros: all are served by it
+    labels: Tensor  # (K,) zeros: one model serves all
     coalitions: Tensor  # (K,)
     columns: Tensor  # (d,) the parameters looked at
     seen: Tensor  # (K, d) what each client sent last
@@ -81,6 +84,7 @@ class State(NamedTuple):
 
 
 def _is_coalitions(value: Any) -> bool:
+    """Whether it is the name of a clustering, or a number for each client."""
     if isinstance(value, str):
         return value in KERNELS or value == "kmeans"
     integer = checks.integer(0)
@@ -96,28 +100,32 @@ COALITIONS = checks.Rule(
 
 @dataclass(frozen=True)
 class FedCVRBolt:
-    """Form coalitions of clients that sent similar models; of each, train one.
+    """Form coalitions of clients that sent similar models, and train one of each.
 
     In a coalition the draw favours clients that reduce the variance of the global
-    model; β = 0 draws uniformly, β = inf takes the best. If there are fewer than P
-    coalitions (clients never seen are all alike), the best of the other clients are
-    trained, too.
+    model; β = 0 draws uniformly, β = inf takes the best. There may be fewer than P
+    coalitions (clients that never trained are all alike). Then the best of the other
+    clients are trained, too.
 
-    A plain call mends three things. The means of section 3.1 are zero, those of models
-    are not, so clients seen in different rounds look unlike because the global model
-    has moved: ``centred`` rows are updates, θ_k - θ_gl. A representative is its own
-    expectation in line 13, so that those who were seen have no variance: with
-    ``innovation`` it is compared with what was expected before it was seen. And a
-    representative of a large coalition has its own weight only in line 18, which is not
-    the mean of Eq. 2.
+    A plain call corrects three things:
 
-    ``as_printed`` and ``as_released`` have none of these mends. They differ in γ_t, in
-    the parameters looked at, and in the warm-up: the paper estimates C^d in it, the
-    code does not.
+    - Section 3.1 assumes means of zero, which models do not have: clients that trained
+      in different rounds look unlike because the global model has moved. ``centred``
+      rows are updates, θ_k - θ_gl.
+    - In line 13 a representative is its own expectation, so that a client that trained
+      seems to have no variance. With ``innovation`` it is compared with what was
+      expected of it before it trained.
+    - In line 18 a representative has the weight of its own samples, however large its
+      coalition is, which is not the mean of Eq. 2. With ``aggregation="coalition"`` it
+      has the weight of its coalition.
+
+    ``as_printed`` and ``as_released`` have none of these corrections. They differ in
+    γ_t, in the parameters looked at, and in the warm-up: the paper estimates C^d in it,
+    the code does not.
     """
 
     sampled: int | float = 10  # P
-    warmup: int = 30  # first rounds, with uniform sampling
+    warmup: int = 30  # rounds with uniform sampling, before the first coalitions
     beta: float = 1.0
     # γ_t: "restart" 1/2, 1/3, ... from the first estimate on; "round" 1/t; a constant
     rate: float | str = "restart"
@@ -132,9 +140,9 @@ class FedCVRBolt:
     variance: float = 1.0  # of a client in C^d(1)
     centred: bool = True
     innovation: bool = True
-    # weight of a representative: samples of its coalition, or its "own"
+    # weight of a representative: samples of its coalition; or its "own" samples
     aggregation: str = "coalition"
-    # the control: coalitions of the same sizes, their members drawn anew every round
+    # a control: coalitions of the same sizes, with members drawn at random every round
     shuffled: bool = False
     # estimate C^d in the warm-up, too (appendix C.2)
     warmup_estimates: bool = False
@@ -199,8 +207,11 @@ class FedCVRBolt:
         """A plain call."""
         return cls(**changes)
 
-    def init(self, fed) -> State:
-        """Line 1: θ_k(1) = θ_gl(1), C^d(1) = variance ((1 - initial) I + initial 11ᵀ)."""
+    def init(self, fed: Fed) -> State:
+        """Line 1: θ_k(1) = θ_gl(1) and C^d(1).
+
+        C^d(1) = variance ((1 - initial) I + initial 11ᵀ) for all d.
+        """
         self.check_given_coalitions(fed.K)
         theta = fed.start()
         columns = self.choose_columns(fed.layout, fed.draw())
@@ -220,7 +231,7 @@ class FedCVRBolt:
             c_diag=c_diag,
         )
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         P = num_sampled(self.sampled, fed.K)
         warming_up = t < self.warmup
@@ -234,8 +245,8 @@ class FedCVRBolt:
         if warming_up:
             # C.2: sample uniformly, as ``fed.sample`` does
             key = -fed.tickets()
-            clients = key.argsort(descending=True, stable=True)[:P].sort().values
             chosen, _ = representatives(key, coalitions, P)
+            clients = largest(key, P)
         else:
             # 6: v_k, by Eq. 5 and 6
             value = total_reduction(state.c_alpha, state.c_diag)
@@ -248,30 +259,16 @@ class FedCVRBolt:
         # 9-11: they receive θ_gl and train it
         trained = fed.train(state.theta[0], clients).theta
         seen = self.update_seen(state, clients, trained)
-
-        # 4: ρ_kj of each client k and the representative j of its coalition
-        representative = chosen[coalitions]  # (K,)
-        rho = cosine_similarity(state.seen, state.seen[representative])  # (K,)
-        # 12-14: θ̄_k = ρ_kj θ_j (Eq. 9), where ρ_jj is exactly 1
-        expected = rho[:, None] * seen[representative]
-        expected = expected.index_copy(0, chosen, seen[chosen])
-        # C.2: uniform sampling may miss a coalition, which learns nothing then
-        heard = torch.isin(representative, clients)  # (K,)
-        expected = torch.where(heard[:, None], expected, state.expected)
-
-        # 15-17: C^d = (1 - γ_t) C^d + γ_t (θ^d - θ̄^d) (θ^d - θ̄^d)ᵀ (Eq. 11)
-        residual = seen - expected
-        if self.innovation:
-            surprise = seen[clients] - state.expected[clients]
-            residual = residual.index_copy(0, clients, surprise)
+        # 4, 12-14: θ̄_k = ρ_kj θ_j, by Eq. 9
+        expected = expectations(state, seen, chosen[coalitions], clients)
+        # 15-17: C^d = (1 - γ_t) C^d + γ_t (θ^d - θ̄^d) (θ^d - θ̄^d)ᵀ, by Eq. 11
         c_alpha, c_diag = covariance_step(
             state.c_alpha,
             state.c_diag,
-            residual.double(),
+            self.residuals(state, seen, expected, clients),
             sample_shares(fed),
             self.rate_at(t),
         )
-
         # 18: θ_gl is the mean of the trained models
         weights = fed.n
         if self.aggregation == "coalition" and not warming_up:
@@ -286,7 +283,7 @@ class FedCVRBolt:
         )
 
     def check_given_coalitions(self, K: int) -> None:
-        """Coalitions that are given must name all K clients, at most P groups."""
+        """Refuse given coalitions that are not K numbers of at most P coalitions."""
         if isinstance(self.coalitions, str):
             return
         P = num_sampled(self.sampled, K)
@@ -299,7 +296,7 @@ class FedCVRBolt:
             )
 
     def warm_up(self, state: State, fed, P: int) -> State:
-        """A round of FedAvg, in which the server keeps what clients send."""
+        """Run a round of FedAvg, in which the server keeps what clients send."""
         clients = fed.sample(P)
         trained = fed.train(state.theta[0], clients).theta
         seen = self.update_seen(state, clients, trained)
@@ -308,8 +305,24 @@ class FedCVRBolt:
 
     def update_seen(self, state: State, clients: Tensor, trained: Tensor) -> Tensor:
         """What each client sent last (K, d), after some sent trained models (n, D)."""
-        sent = trained - state.theta[0] if self.centred else trained
+        sent = trained
+        if self.centred:
+            sent = trained - state.theta[0]
         return state.seen.index_copy(0, clients, sent[:, state.columns])
+
+    def residuals(
+        self, state: State, seen: Tensor, expected: Tensor, clients: Tensor
+    ) -> Tensor:  # (K, d)
+        """θ - θ̄ of Eq. 11, in float64.
+
+        With ``innovation``, clients (n,) that trained in this round are compared with
+        what was expected of them before.
+        """
+        residual = seen - expected
+        if self.innovation:
+            surprise = seen[clients] - state.expected[clients]
+            residual = residual.index_copy(0, clients, surprise)
+        return residual.double()
 
     def rate_at(self, t: int) -> float:
         """γ_t, in round t, counted from 0."""
@@ -321,9 +334,9 @@ class FedCVRBolt:
         return self.rate
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
-        """At most P coalitions of rows (K, d), or those given.
+        """Cluster rows (K, d) into at most P coalitions, or return the given ones.
 
-        Rows that are equal stay together.
+        Equal rows stay together.
         """
         if not isinstance(self.coalitions, str):
             return relabel(torch.tensor(self.coalitions, device=seen.device))
@@ -340,29 +353,29 @@ class FedCVRBolt:
         return relabel(code)
 
     def choose_columns(self, layout: Layout, seed: int) -> Tensor:  # (d,)
-        """Numbers of the parameters looked at: all of a kind, or ``most`` of them."""
-        if self.representation == "layer":
-            columns = last_layer(layout)
-        else:
-            every = torch.arange(layout.D)[None]
-            columns = represent(every, layout, self.representation)[0]
+        """Columns of the parameters looked at: all of a kind, or ``most`` of them."""
+        columns = compared_columns(layout, self.representation)
         order = np.random.default_rng(seed).permutation(len(columns))
         return columns[np.sort(order[: self.most])]
 
 
-def last_layer(layout: Layout) -> Tensor:  # (d,)
-    """Columns of the last fully connected layer, weights and biases."""
-    dense = [
-        name
-        for name, shape in zip(layout.names, layout.shapes, strict=True)
-        if name.endswith("weight") and len(shape) == 2
-    ]
-    if not dense:
-        raise ValueError(
-            'FedCVRBolt(representation="layer"): the model has no fully connected '
-            'layer, use representation="all"'
-        )
-    return layout.columns(dense[-1].removesuffix("weight") + "*")
+def expectations(
+    state: State, seen: Tensor, representative: Tensor, clients: Tensor
+) -> Tensor:  # (K, d)
+    """θ̄_k = ρ_kj θ_j for client k and the representative j of its coalition (Eq. 9).
+
+    ρ_kj is the cosine of what k and j had sent before this round, ``seen`` (K, d) what
+    they have sent now. ``representative`` (K,) is the j of each client, ``clients``
+    (n,) are those that trained. If j did not train, the expectation stays as it was.
+    """
+    rho = cosine_similarity(state.seen, state.seen[representative])  # (K,)
+    expected = rho[:, None] * seen[representative]
+    # ρ_jj is exactly 1
+    j = representative.unique()
+    expected = expected.index_copy(0, j, seen[j])
+    # C.2: uniform sampling may miss a coalition, about which nothing is learned then
+    heard = torch.isin(representative, clients)  # (K,)
+    return torch.where(heard[:, None], expected, state.expected)
 
 
 def sample_shares(fed) -> Tensor:  # (K,)

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -58,13 +59,13 @@ class FedEM:
             lr_scale=checks.number(above=0),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Initialise θ_1, …, θ_M, all different; π is uniform."""
         theta = fed.start(self.components)
         votes = theta.new_full((fed.K, self.components), 1 / self.components)
         return State(theta, torch.zeros_like(fed.n), votes)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta = state.theta
         clients = fed.sample(self.sampled)  # server broadcasts θ_m to the clients
@@ -86,8 +87,9 @@ class FedEM:
 
 
 def posterior(prior: Tensor, losses: Tensor, temperature: float) -> Tensor:  # (n, M)
-    """Mixture weights q_m ∝ π_m exp(−loss of θ_m) after seeing mean losses (n, M); no
-    weight falls to zero for good.
+    """Mixture weights q_m ∝ π_m exp(−loss of θ_m), from the prior π and mean losses.
+
+    Both are (n, M). π is kept above zero, so that every weight can grow again.
     """
     q = (prior.clamp_min(1e-6).log() - losses / temperature).softmax(1)
     return q.to(prior.dtype)

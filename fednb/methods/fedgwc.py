@@ -20,8 +20,11 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..clustering import Spectral, best_spectral
+from ..clustering import Spectral, best_spectral, num_clusters
+from ..door import Fed
 from ..similarity import perception_affinity
+from ..views import Subfederation, follow, pack, unpack
+from .choice import num_sampled
 from .fairavg import FairAvg
 from .fedavg import FedAvg
 from .fedavgm import FedAvgM
@@ -30,7 +33,6 @@ from .fedprox import FedProx
 from .local_only import LocalOnly
 from .per_fedavg import PerFedAvg
 from .pfedme import PFedMe
-from .subfederation import Subfederation, follow, pack, unpack
 
 # Methods with one model for all clients or one for each, whose state says nothing
 # else about single clients: it can be divided when a cluster is split.
@@ -45,21 +47,21 @@ AGGREGATORS = (
     PerFedAvg,
 )
 
-DRAWS = 199  # of clients without groups, in the test against chance
+DRAWS = 199  # random matrices in the test against chance
 
 
 class State(NamedTuple):
-    """The aggregator's state in each cluster, and what the clients' losses told."""
+    """The aggregator's state in each cluster, and what was learned from losses."""
 
     theta: Tensor  # (R, D) with FedAvg inside one row for each cluster
     labels: Tensor  # (K,) the row that serves each client
     clusters: Tensor  # (K,) 0 ... C - 1; labels, unless each client has its own model
     rows: Tensor  # (C,) how many of the R rows each cluster has
     memory: tuple[Tensor, ...]  # what else the aggregator keeps, each (C, ...)
-    P: Tensor  # (K, K) expected perception; blocks across clusters are out of use
+    P: Tensor  # (K, K) expected perception; blocks across clusters are not used
     visits: Tensor  # (K, K) how often a pair was sampled together since the last split
     mse: Tensor  # (C,)
-    calm: Tensor  # (C,) rounds in a row with mse < eps
+    calm: Tensor  # (C,) consecutive rounds with mse < eps
 
 
 class Seen(NamedTuple):
@@ -74,22 +76,26 @@ class Seen(NamedTuple):
 @dataclass(frozen=True)
 class FedGWC:
     """Reward clients whose losses are near their cluster's mean, and split clusters
-    whose members are perceived unlike.
+    whose members have different interactions.
 
-    A plain call is the corrected version. P is a mean over all rounds since the last
-    split, so it converges (Theorem 5.1). Pairs that were never sampled together have no
-    influence. A fraction of each cluster is sampled, so splits hardly cost client
-    updates. Clusters of fewer than ``k_min`` clients are refused. A split must score
-    better than ``chance``: the paper's bound, a Davies-Bouldin score of 1, is met by
-    equal clients if there are few of them, or if many are sampled. After a vain attempt
-    the next one comes when P has been calm for twice as long: the more attempts, the
-    more often chance would win. Eigenvectors become clusters as in the authors' code,
-    by a pivoted QR that draws nothing.
+    A plain call is the corrected version:
 
-    The test against chance, the longer waits and the QR are ours. They were settled on
+    - P is a mean over all rounds since the last split, so it converges (Theorem 5.1).
+    - Pairs that were never sampled together have no influence.
+    - A fraction of each cluster is sampled, so splits hardly cost client updates.
+    - ``k_min`` is the least cluster size: no split leaves a smaller one.
+    - A split must score better than ``chance``. The paper's bound, a Davies-Bouldin
+      score of 1, is met by equal clients if there are few of them, or if many are
+      sampled.
+    - After an attempt that does not split, the next one comes when P has been calm for
+      twice as long: with many attempts, one would succeed by chance.
+    - Eigenvectors become clusters as in the authors' code, by a pivoted QR without
+      randomness.
+
+    The test against chance, the longer waits and the QR are ours. They were chosen
     after several variants had been tried on simulated losses, so their error rates must
     be measured on other seeds. Where all clients are sampled the test is too lenient:
-    in whole runs of equal clients it let up to about a fifth split.
+    in whole runs of equal clients up to about a fifth split.
 
     The aggregator is a method with one model, or one per client: see ``AGGREGATORS``.
     """
@@ -103,13 +109,14 @@ class FedGWC:
     sampled: int | float = 0.1
     least: int = 3
     priority: bool = False  # sample those first who were sampled least (section 4.1)
-    # a constant; "share" |𝒫_t| / |C|; "mean" 1, 1/2, 1/3 ... at a pair's visits
+    # rate at which P learns: a constant; "share" |𝒫_t| / |C|; or "mean", 1, 1/2, 1/3,
+    # ... at a pair's first, second, third visit, ...
     alpha: float | str = "mean"
     eps: float = 1e-5
     beta: float = 0.5
     n_max: int = 5
-    k_min: int = 3  # no split leaves a smaller cluster
-    chance: float = 0.01  # p-value that a split may have at most; 1: no test
+    k_min: int = 3  # least cluster size: no split leaves a smaller cluster
+    chance: float = 0.01  # largest p-value of a split; 1: no test
     normalise: bool = True  # rewards ω / Σ ω; False: Eq. 3
     weighted: bool = False  # mean and σ² of Eq. 1 by samples; False: 1 / n, 1 / (n - 1)
     initial: float = 0.0  # K² P^0
@@ -117,8 +124,8 @@ class FedGWC:
     whole_matrix: bool = False
     ema: bool = True  # MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|; False: MSE ← new
     patience: int | None = None  # rounds in a row below ε; None: round(|C| / |𝒫_t|)
-    # after a vain attempt: "double" the patience each time; "reset" the MSE to 1 and
-    # wait again; "always" try again in each round below ε
+    # after an attempt without a split: "double" the patience each time; "reset" the MSE
+    # to 1 and wait again; "always" try again in each round below ε
     retry: str = "double"
     # pairs not sampled together since the last split take their row's mean; False: P
     fill: bool = True
@@ -173,7 +180,7 @@ class FedGWC:
         clients that are infrequently sampled". How is not said. Here those who were
         sampled least since the last split come first, and ties are drawn.
         """
-        rule = dict(
+        printed = dict(
             priority=True,  # section 4.1
             alpha=0.1,  # appendix F
             normalise=False,  # Eq. 3
@@ -186,12 +193,12 @@ class FedGWC:
             chance=1.0,  # Algorithm 2, line 8: only DB > 1 forbids a split
             assign="ng",  # section 4.2: spectral clustering by Ng et al. 2001
         )
-        return cls(**rule | changes)
+        return cls(**printed | changes)
 
     @classmethod
     def as_released(cls, **changes: Any) -> FedGWC:
         """The authors' code, with its default β (its option ``--gamma``)."""
-        code = dict(
+        released = dict(
             sampled=10,  # of each cluster
             alpha="share",
             beta=0.1,
@@ -206,14 +213,14 @@ class FedGWC:
             room=True,
             score_on="embedding",
         )
-        return cls(**code | changes)
+        return cls(**released | changes)
 
     @classmethod
     def corrected(cls, **changes: Any) -> FedGWC:
         """The same as a plain call."""
         return cls(**changes)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Start with one cluster, P = 0 and MSE = 1 (Algorithm 1, lines 3 to 5)."""
         model = self.aggregator.init(fed)
         everyone = torch.arange(fed.K, device=fed.n.device)
@@ -226,34 +233,39 @@ class FedGWC:
             calm=torch.zeros(1, dtype=torch.long, device=everyone.device),
         )
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         P = state.P
         visits = state.visits
-        parts = []  # of each new cluster: members, aggregator's state, MSE, calm rounds
-        for n, (members, model) in enumerate(unpack(state, self.aggregator)):  # l. 8
-            sampled = self.sample(fed, members, visits)  # l. 9
+        parts = []  # of all new clusters: members, model, MSE, calm rounds
+        clusters = unpack(state, self.aggregator)
+        for n, (members, model) in enumerate(clusters):  # l. 8: for each cluster
+            sampled = self.sample(fed, members, visits)  # l. 9: sample 𝒫_t
             cluster = Subfederation(fed, members, sampled)
-            model = self.aggregator.step(model, cluster, t)  # l. 10 and 12
-            seen = Seen(P, visits, state.mse[n], state.calm[n])
-            seen = self.observe(  # l. 11, 13 and 14
-                seen, sampled, cluster.losses, fed.n[sampled], len(members)
+            # l. 10 and 12: local training, FLAggregator
+            model = self.aggregator.step(model, cluster, t)
+            # l. 11, 13 and 14: rewards, P and MSE
+            before = Seen(P, visits, state.mse[n], state.calm[n])
+            P, visits, mse, calm = self.observe(
+                before, sampled, cluster.losses, fed.n[sampled], len(members)
             )
-            P, visits, mse, calm = seen
             labels = torch.zeros_like(members)
             if self.due(calm, len(sampled), len(members)):  # l. 15: if MSE < ε
+                # l. 16: FedGWCluster, Algorithm 2
                 block = self.block(P, visits, members)
-                labels = self.split(block, len(sampled), fed.draw())  # l. 16
-                if labels.any():
+                labels = self.split(block, len(sampled), fed.draw())
+                has_split = bool(labels.any())
+                if has_split:
                     pairs = (members[:, None], members)
                     visits = visits.index_put(pairs, visits.new_zeros(()))
-                if labels.any() or self.retry == "reset":  # l. 19
+                if has_split or self.retry == "reset":
+                    # l. 19: start again with MSE = 1
                     mse = torch.ones_like(mse)
                     calm = torch.zeros_like(calm)
-            for c in range(int(labels.max()) + 1):  # l. 17 and 18
+            for c in range(num_clusters(labels)):  # l. 17 and 18: the new clusters
                 inside = labels == c
                 parts.append((members[inside], follow(model, inside), mse, calm))
-        return State(  # l. 22
+        return State(  # l. 22: all of them
             **pack(parts),
             P=P,
             visits=visits,
@@ -262,10 +274,10 @@ class FedGWC:
         )
 
     def sample(self, fed, members: Tensor, visits: Tensor) -> Tensor:  # (n,)
-        """Draw those of the members who train in this round."""
-        size = self.sampled
-        if isinstance(size, float):
-            size = max(math.ceil(size * len(members)), self.least)
+        """Draw those of the members that train in this round."""
+        size = num_sampled(self.sampled, len(members))
+        if isinstance(self.sampled, float):
+            size = max(size, self.least)
         if not self.priority:
             return fed.sample(size, among=members)
         # a ticket is less than 1, so it only decides among equals
@@ -280,7 +292,8 @@ class FedGWC:
         ``n`` (|𝒫|,) are their numbers of samples.
         """
         P, visits, mse, calm = seen
-        rewards = gaussian_rewards(losses, n if self.weighted else None)  # l. 11: Eq. 1
+        weights = n if self.weighted else None
+        rewards = gaussian_rewards(losses, weights)  # l. 11: Eq. 1
         if self.normalise:
             rewards = rewards / rewards.sum()
         share = len(sampled) / K
@@ -295,23 +308,25 @@ class FedGWC:
         change = alpha * (rewards[:, None] - P[pairs])
         P = P.index_put(pairs, P[pairs] + change)
         size = K if self.whole_matrix else len(sampled)
-        new = change.square().sum() / size**2  # l. 14
-        mse = (1 - share) * mse + share * new if self.ema else new
-        calm = torch.where(mse < self.eps, calm + 1, 0)
-        return Seen(P, visits, mse, calm)
+        new_mse = change.square().sum() / size**2  # l. 14
+        if self.ema:
+            new_mse = (1 - share) * mse + share * new_mse
+        calm = torch.where(new_mse < self.eps, calm + 1, 0)
+        return Seen(P, visits, new_mse, calm)
 
     def due(self, calm: Tensor, sampled: int, K: int) -> bool:
-        """Whether a cluster of K, calm for so many rounds, should be looked at."""
+        """Whether to try a split of a cluster of K that was calm for so many rounds."""
         patience = self.patience
         if patience is None:
             patience = max(1, round(K / sampled))
         if self.retry != "double":
             return int(calm) >= patience
+        # after 1, 2, 4, 8, ... times the patience
         times, rest = divmod(int(calm), patience)
-        return rest == 0 and times.bit_count() == 1  # 1, 2, 4, 8, ... times
+        return rest == 0 and times.bit_count() == 1
 
     def block(self, P: Tensor, visits: Tensor, members: Tensor) -> Tensor:
-        """The part of P (K, K) that concerns some members, as ``split`` wants it.
+        """The rows and columns of P (K, K) that belong to the members (n,): (n, n).
 
         With ``fill``, pairs never sampled together take the mean of their row.
         """
@@ -336,10 +351,11 @@ class FedGWC:
     def might_be_chance(
         self, best: Spectral, rows: Tensor, sampled: int, seed: int
     ) -> bool:
-        """Whether clients without groups score as low too often, by a Monte Carlo test.
+        """Whether clients without groups would often be cut as well, by a random test.
 
-        Its p-value is (1 + draws that score as low) / (1 + draws). The draws use the
-        same random numbers in every attempt, so the outcome depends on P only.
+        The p-value of this Monte Carlo test is (1 + draws that score as low) /
+        (1 + draws). The draws use the same random numbers in every attempt, so the
+        outcome depends on P only.
         """
         if self.chance == 1:
             return False
@@ -373,16 +389,19 @@ def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
     not take; steps taken by a single client are ignored. With ``weights`` (n,) mean and
     variance are weighted, as in the released code.
     """
-    done = losses.isfinite() & (losses.isfinite().sum(0) >= min(2, len(losses)))
-    least = losses.where(done, torch.inf).amin(0)
-    loss = (losses - least).where(done, 0)  # equal losses are exactly 0 now
-    w = done * (1 if weights is None else weights[:, None])
+    taken = losses.isfinite()  # (n, S) steps that a client took
+    counted = taken & (taken.sum(0) >= min(2, len(losses)))
+    lowest = losses.where(counted, torch.inf).amin(0)
+    loss = (losses - lowest).where(counted, 0)  # equal losses are exactly 0 now
+    w = counted * (1 if weights is None else weights[:, None])
     mean = (w * loss).sum(0) / w.sum(0).clamp_min(1)  # m (S,)
     square = (loss - mean).square()  # (l_k - m)² (n, S)
-    degrees = w.sum(0) - int(weights is None)
+    degrees = w.sum(0)
+    if weights is None:
+        degrees = degrees - 1
     variance = (w * square).sum(0) / degrees.clamp_min(1)  # σ² (S,)
     r = (-square / (2 * variance)).exp().where(variance > 0, 1)
-    return (r * done).sum(1) / done.sum(1).clamp_min(1)
+    return (r * counted).sum(1) / counted.sum(1).clamp_min(1)
 
 
 def groupless(P: Tensor, rng: np.random.Generator) -> Tensor:

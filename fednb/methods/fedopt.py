@@ -1,5 +1,5 @@
-"""FedOpt: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan, *Adaptive federated optimization*,
-ICLR 2021 (Algorithm 2).
+"""FedOpt: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan, *Adaptive
+federated optimization*, ICLR 2021 (Algorithm 2).
 
 | paper | here |
 |---|---|
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -31,7 +32,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class FedOpt:
-    """FedAvg whose server takes an Adam or Yogi step; BatchNorm statistics are averaged plainly."""
+    """FedAvg whose server takes an Adam or Yogi step.
+
+    BatchNorm statistics are averaged as in FedAvg.
+    """
 
     sampled: int | float = 1.0
     rule: str = "adam"  # or "yogi"
@@ -51,25 +55,27 @@ class FedOpt:
             tau=checks.number(above=0),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Initialise x_0 and v_{-1} = τ²."""
         theta = fed.start()
-        zero = torch.zeros_like(theta[0, : fed.layout.P])
-        return State(theta, torch.zeros_like(fed.n), zero, zero + self.tau**2)
+        m = theta.new_zeros(fed.layout.P)
+        v = torch.full_like(m, self.tau**2)
+        return State(theta, torch.zeros_like(fed.n), m, v)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 2."""
-        x, P = state.theta[0], fed.layout.P
-        S = fed.sample(self.sampled)
-        up = fed.train(x, S)
-        x_bar = mean(up.theta, fed.n[S])
+        x = state.theta[0]
+        P = fed.layout.P  # columns of the parameters
+        clients = fed.sample(self.sampled)
+        trained = fed.train(x, clients).theta
+        x_bar = mean(trained, fed.n[clients])
         delta = (x_bar - x)[:P]  # Δ_t
         m = self.beta1 * state.m + (1 - self.beta1) * delta  # m_t
-        if self.rule == "adam":
+        if self.rule == "adam":  # v_t, FedAdam
             v = self.beta2 * state.v + (1 - self.beta2) * delta**2
-        else:
+        else:  # v_t, FedYogi
             v = state.v - (1 - self.beta2) * delta**2 * torch.sign(state.v - delta**2)
-        x = torch.cat(
-            [x[:P] + self.server_lr * m / (v.sqrt() + self.tau), x_bar[P:]]
-        )  # x_{t+1}
+        # x_{t+1} = x_t + η m_t / (√v_t + τ)
+        parameters = x[:P] + self.server_lr * m / (v.sqrt() + self.tau)
+        x = torch.cat([parameters, x_bar[P:]])
         return State(x[None], state.labels, m, v)

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -69,7 +70,7 @@ class FedSoft:
             smoother=checks.number(above=0, most=1),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Cluster models differ; all clients start from the first."""
         c = fed.start(self.clusters)
         personal = c[:1].expand(fed.K, -1)
@@ -77,7 +78,7 @@ class FedSoft:
         u = c.new_full((fed.K, len(c)), 1 / len(c))
         return State(torch.cat([personal, c]), labels, u)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         w = state.theta[: fed.K]
         c = state.theta[fed.K :]
@@ -85,9 +86,11 @@ class FedSoft:
         if t % self.every == 0:  # if t mod τ = 0: all clients estimate u_ks
             u = self.importance(fed.best_share(c))
         clients = fed.sample(self.sampled)
+        # w_k <- argmin h_k, inexactly
         trained = self.train(fed, w[clients], clients, u[clients] @ c)
+        # c_s <- Σ_k v_sk w_k
         v = u[clients] * fed.n[clients, None]  # (n, C)
-        c = torch.stack([mean(trained, v_s) for v_s in v.T])  # c_s <- Σ_k v_sk w_k
+        c = torch.stack([mean(trained, v_s) for v_s in v.T])
         w = w.index_copy(0, clients, trained)
         return State(torch.cat([w, c]), state.labels, u)
 

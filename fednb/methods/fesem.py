@@ -1,8 +1,10 @@
-"""FeSEM: Xie, Long, Shen, Zhou, Wang, Jiang, Zhang, *Multi-center federated learning: clients clustering for better
-personalization*, World Wide Web 2023; arXiv:2005.01026, 2020.
+"""FeSEM: Xie, Long, Shen, Zhou, Wang, Jiang, Zhang, *Multi-center federated learning:
+clients clustering for better personalization*, World Wide Web 2023; arXiv:2005.01026,
+2020.
 
-In WeCFL's words (its Eq. 2): the same algorithm with λ_i = 1 in the clustering, so a client with ten samples pulls a
-centre as hard as one with a thousand. Symbols as in :mod:`~fednb.methods.wecfl`.
+In WeCFL's words (its Eq. 2): the same algorithm with λ_i = 1 in the clustering, so a
+client with ten samples pulls a centre as hard as one with a thousand. Symbols as in
+:mod:`~fednb.methods.wecfl`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from .wecfl import WeCFL
 
 @dataclass(frozen=True)
 class FeSEM(WeCFL):
-    """WeCFL with equal weights in clustering; the average within a cluster is weighted by samples, as in FedAvg."""
+    """WeCFL with equal weights in clustering.
+
+    The average within a cluster is weighted by samples, as in FedAvg.
+    """
 
     weights: str = "equal"
 
@@ -25,5 +30,8 @@ class FeSEM(WeCFL):
 
     @classmethod
     def as_released(cls, clusters: int = 5) -> FeSEM:
-        """The authors' code: last layer, k-means with equal weights, average by batches."""
+        """The authors' code.
+
+        Last layer, k-means with equal weights, average by batches.
+        """
         return cls(clusters, representation="last", aggregation="batches")

@@ -1,7 +1,8 @@
-"""FixedClusters: FedAvg within clusters that are given. The control for every clustered method.
+"""FixedClusters: FedAvg within given clusters. The control for every clustered method.
 
-With the hidden truth as labels it is the oracle; with random labels it tells what merely having several models is
-worth. One cluster for all is FedAvg; one for each client is LocalOnly.
+With the hidden truth as labels it is the oracle; with random labels it shows the effect
+of merely having several models. One cluster for all is FedAvg; one for each client is
+LocalOnly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..clustering import num_clusters
+from ..door import Fed
 from ..params import mean_by
 
 
@@ -42,7 +45,8 @@ class FixedClusters:
                 "FixedClusters: labels must use every number 0, 1, ..., C - 1; "
                 "see clustering.relabel"
             )
-        object.__setattr__(self, "labels", labels)  # hashable, and the repr tells all
+        # a tuple can be hashed, and its repr shows all labels
+        object.__setattr__(self, "labels", labels)
 
     @classmethod
     def random(
@@ -55,18 +59,19 @@ class FixedClusters:
         labels = np.repeat(np.arange(len(sizes)), sizes)
         return cls(np.random.default_rng(seed).permutation(labels), sampled)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """All clusters start from the same model."""
         if len(self.labels) != fed.K:
             raise ValueError(
                 f"FixedClusters: {len(self.labels)} labels for {fed.K} clients"
             )
         labels = torch.tensor(self.labels, device=fed.n.device)
-        return State(fed.start().repeat(int(labels.max()) + 1, 1), labels)
+        return State(fed.start().repeat(num_clusters(labels), 1), labels)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Average the sampled clients of each cluster."""
         theta, labels = state
-        S = fed.sample(self.sampled)
-        up = fed.train(theta[labels[S]], S)
-        return State(mean_by(up.theta, fed.n[S], labels[S], old=theta), labels)
+        clients = fed.sample(self.sampled)
+        trained = fed.train(theta[labels[clients]], clients).theta
+        theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
+        return State(theta, labels)

@@ -1,4 +1,5 @@
-"""GCFL: Lu, Zhang, Mu, Zhang, *Adaptive federated clustering via gravitational dynamics*, 2026 (Algorithm 1).
+"""GCFL: Lu, Zhang, Mu, Zhang, *Adaptive federated clustering via gravitational
+dynamics*, 2026 (Algorithm 1).
 
 | paper | here |
 |---|---|
@@ -12,21 +13,23 @@
 | ζ, λ (Eqs. 14, 15) | zeta, shield × median distance |
 | τ | otsu_components |
 
-No code was released, and the paper names neither α, β, γ, T, ζ, δ_init nor what happens under partial participation.
-Everything left open is a field; what the defaults follow is said beside them.
+No code was released. The paper does not give α, β, γ, T, ζ and δ_init, and does not say
+what happens under partial participation. Everything left open is a field, and a comment
+beside it says where its default comes from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .. import checks
-from ..clustering import otsu_components
+from ..clustering import num_clusters, otsu_components
+from ..door import Fed
 from ..params import mean
 from ..similarity import attraction
 
@@ -34,53 +37,58 @@ from ..similarity import attraction
 class State(NamedTuple):
     """A model for each cluster, and what the server knows of each client as a body."""
 
-    theta: Tensor  # (C, D); the last row serves the clients that were never sampled, if there are any
+    # (C, D); if some clients were never sampled, the last row serves them
+    theta: Tensor
     labels: Tensor  # (K,)
-    z: Tensor  # (K, M) locations, zeros before a client is first seen
-    rho: Tensor  # (K,)
-    seen: Tensor  # (K,) bool
+    z: Tensor  # (K, M) locations, zeros until a client is first sampled
+    rho: Tensor  # (K,) confidence
+    seen: Tensor  # (K,) bool: whether a client was ever sampled
     uploads: Tensor  # (K, T) bool: who took part in the last T rounds
-    started: Tensor  # () bool: Eq. 3 has held
+    started: Tensor  # () bool: whether clustering has started
 
 
 @dataclass(frozen=True)
 class GCFL:
-    """Cluster clients in every round by the attraction between bodies: where a model stands, and how much it weighs.
+    """Cluster clients in every round by the attraction between bodies.
 
-    A body's location is how sure its model is of each class on samples that the server holds; its mass counts data,
-    attendance and confidence. The ablations of Table 5 are ``mass=False``, ``location="parameters"``,
-    ``shielded=False``, ``normalised=False`` and ``delta_init=1e9``.
+    A body's location says how sure a client's model is of each class, on samples that
+    the server holds. Its mass counts data, attendance and confidence. The ablations of
+    Table 5 are ``mass=False``, ``location="parameters"``, ``shielded=False``,
+    ``normalised=False`` and ``delta_init=1e9``.
     """
 
     sampled: int | float = 1.0
-    delta_init: float = 0.02  # relative change of the global model below which clustering starts; 1e9: at once. Eq. 3
-    # measures a round's step, which grows with the learning rate and is small before learning sets in, too
-    latest: int | None = (
-        10  # the round in which clustering starts in any case: with few clients sampled, Eq. 3 may
-    )
-    # never hold; None: the paper's
+    # relative change of the global model below which clustering starts; 1e9: at once.
+    # Eq. 3 measures the step of a round, which grows with the learning rate, and which
+    # is small before learning sets in, too
+    delta_init: float = 0.02
+    # clustering starts in this round at the latest: Eq. 3 may never hold if few clients
+    # are sampled. None: no limit, as in the paper
+    latest: int | None = 10
     probe: int = 50  # samples per class (section 4.1)
-    location: str = "probe"  # or "parameters": the local models themselves, and no confidence in the mass
+    # or "parameters": the local models themselves, and no confidence in the mass
+    location: str = "probe"
     mass: bool = True  # False: all masses are 1
-    alpha: float = 1.0  # weights of data volume, attendance and confidence: each factor is at most 1, so equal
-    beta: float = (
-        1.0  # weights let each count alike; a common factor of all three cancels
-    )
+    # weights of data volume, attendance and confidence. Each of these is at most 1, so
+    # with equal weights none dominates; a common factor of all three cancels
+    alpha: float = 1.0
+    beta: float = 1.0
     gamma: float = 1.0
-    window: int = (
-        10  # rounds over which attendance counts: one missed round is a tenth of it
-    )
-    zeta: float = 0.01  # "small": locations lie within √2 of each other, so far below the distances that matter
+    # rounds over which attendance counts: one missed round is a tenth of it
+    window: int = 10
+    # "small": far below the distances that matter, which are at most √2
+    zeta: float = 0.01
     shielded: bool = True
     shield: float = 1.0  # λ in medians of all distances; 1 is printed
     normalised: bool = True
-    bins: int | None = (
-        256  # of Otsu's histogram: scikit-image's default; None: no histogram
-    )
-    singletons: str = (
-        "alone"  # what Algorithm 1's union leaves; or "join" whoever attracts them most
-    )
-    absent: str = "silent"  # who was not sampled has no part in Eq. 4, as in FedAvg; or "count": with the model it had
+    # of Otsu's histogram; 256 is scikit-image's default. None: no histogram
+    bins: int | None = 256
+    # clients without a link stay alone, as in Algorithm 1's union; or "join" the client
+    # that attracts them most
+    singletons: str = "alone"
+    # clients that were not sampled have no part in Eq. 4, as in FedAvg; or they "count"
+    # with the model that they had
+    absent: str = "silent"
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -106,112 +114,131 @@ class GCFL:
         if max(self.alpha, self.beta, self.gamma) == 0:
             raise ValueError(f"{self!r}: need one of alpha, beta, gamma above 0")
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Start with a single model θ_global^0."""
-        theta, K = fed.start(), fed.K
-        z = theta.new_zeros(
-            K, fed.classes if self.location == "probe" else fed.layout.P
-        )
-        never = torch.zeros(K, self.window, dtype=torch.bool, device=theta.device)
+        theta = fed.start()
+        dimensions = fed.classes if self.location == "probe" else fed.layout.P
+        z = theta.new_zeros(fed.K, dimensions)
+        boolean: dict[str, Any] = {"dtype": torch.bool, "device": theta.device}
         return State(
-            theta,
-            torch.zeros_like(fed.n),
-            z,
-            z.new_zeros(K),
-            never[:, 0],
-            never,
-            never[0, 0],
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            z=z,
+            rho=z.new_zeros(fed.K),
+            seen=torch.zeros(fed.K, **boolean),
+            uploads=torch.zeros(fed.K, self.window, **boolean),
+            started=torch.zeros((), **boolean),
         )
 
-    def step(self, state: State, fed, t: int) -> State:
-        """Run one round: local training, then aggregation for all (cold start) or within new clusters."""
-        S = fed.sample(self.sampled)
-        up = fed.train(
-            state.theta[state.labels[S]], S
-        )  # Eq. 5: clients train the model of their cluster
-        state = self.observe(
-            state, fed, S, up.theta
-        )  # location anchoring, on the local models
-        w = mean(up.theta, fed.n[S])  # Eq. 2
-        if not state.started and (self.latest is None or t < self.latest):
-            old, new = state.theta[0, : fed.layout.P], w[: fed.layout.P]
-            if (new - old).norm() > self.delta_init * (
-                old.norm() + 1e-12
-            ):  # Eq. 3 does not hold yet
-                return state._replace(theta=w[None])
-        m = self.weigh(state, fed.n, t)[state.seen]  # mass modelling
-        A = attraction(
-            state.z[state.seen],
-            m,
+    def step(self, state: State, fed: Fed, t: int) -> State:
+        """Run one round.
+
+        Clients train; then the server averages all models (cold start), or forms new
+        clusters and averages within them.
+        """
+        clients = fed.sample(self.sampled)
+        # Eq. 5: clients train the model of their cluster
+        trained = fed.train(state.theta[state.labels[clients]], clients).theta
+        # location anchoring: place the clients by their local models
+        known = self.observe(state, fed, clients, trained)
+        w = mean(trained, fed.n[clients])  # Eq. 2: θ_global
+        if self.is_cold(known, w, fed, t):  # Eq. 3 does not hold yet
+            return known._replace(theta=w[None])
+
+        # mass modelling, of the clients that have a location
+        mass = self.weigh(known, fed.n, t)[known.seen]
+        A = attraction(  # Eqs. 13 to 16
+            known.z[known.seen],
+            mass,
             self.zeta,
             self.shielded,
             self.normalised,
             self.shield,
-        )  # Eqs. 13-16
-        found = otsu_components(
-            A, self.bins, self.singletons == "join"
-        )  # threshold, union
-        labels = torch.full_like(state.labels, int(found.max()) + 1).masked_scatter(
-            state.seen, found
         )
-        theta = self.aggregate(state, fed.n, S, up.theta, labels)
-        if (
-            not state.seen.all()
-        ):  # nobody knows where they stand: for them the cold start goes on
+        # threshold τ, and the union of all pairs above it
+        found = otsu_components(A, self.bins, join=self.singletons == "join")
+        # clients never sampled come last, in a cluster of their own
+        labels = torch.full_like(known.labels, num_clusters(found))
+        labels = labels.masked_scatter(known.seen, found)
+        # Eq. 4: average within the new clusters
+        theta = self.aggregate(known, fed.n, clients, trained, labels)
+        if not known.seen.all():
+            # for clients never sampled the cold start goes on
             theta = torch.cat([theta[:-1], w[None]])
-        return state._replace(
-            theta=theta, labels=labels, started=torch.ones_like(state.started)
-        )
+        started = torch.ones_like(known.started)
+        return known._replace(theta=theta, labels=labels, started=started)
 
-    def observe(self, state: State, fed, S: Tensor, rows: Tensor) -> State:
-        """Place the clients S by their local models; all others stay where they were last seen."""
+    def observe(self, state: State, fed, clients: Tensor, rows: Tensor) -> State:
+        """Place clients (n,) by their local models (n, D); the others stay in place."""
         if self.location == "probe":
             x, y = fed.probe(self.probe)
             z, rho = locate(fed.predict(rows, x), y, fed.classes)
         else:
-            z, rho = rows[:, : fed.layout.P], rows.new_zeros(len(S))
-        now = torch.zeros_like(state.seen).index_fill(0, S, True)
+            z = rows[:, : fed.layout.P]
+            rho = rows.new_zeros(len(clients))
+        present = torch.zeros_like(state.seen).index_fill(0, clients, True)
         return state._replace(
-            z=state.z.index_copy(0, S, z),
-            rho=state.rho.index_copy(0, S, rho),
-            seen=state.seen | now,
-            uploads=torch.cat([state.uploads[:, 1:], now[:, None]], 1),
+            z=state.z.index_copy(0, clients, z),
+            rho=state.rho.index_copy(0, clients, rho),
+            seen=state.seen | present,
+            uploads=torch.cat([state.uploads[:, 1:], present[:, None]], 1),
         )
 
+    def is_cold(self, state: State, w: Tensor, fed, t: int) -> bool:
+        """Whether the server still averages all models, w (D,) being their mean.
+
+        That is so until, for the first time, ‖w − θ_global‖ ≤ δ_init (‖θ_global‖ + ε)
+        (Eq. 3), or until round ``latest``.
+        """
+        if state.started:
+            return False
+        if self.latest is not None and t >= self.latest:
+            return False
+        old = state.theta[0, : fed.layout.P]
+        new = w[: fed.layout.P]
+        return bool((new - old).norm() > self.delta_init * (old.norm() + 1e-12))
+
     def weigh(self, state: State, n: Tensor, t: int) -> Tensor:  # (K,)
-        """Mass of each client (Eq. 12); attendance is over the rounds so far, until there are ``window`` of them."""
+        """Mass of each client (Eq. 12), with n (K,) samples, in round t.
+
+        Attendance is a share of the last ``window`` rounds, or of all rounds so far
+        while there are fewer.
+        """
         if not self.mass:
             return torch.ones_like(state.rho)
         nu = n / n.max()  # Eq. 9
         kappa = state.uploads.sum(1) / min(self.window, t + 1)  # Eq. 10
-        return (self.alpha * nu + self.beta * kappa + self.gamma * state.rho).to(
-            state.rho.dtype
-        )
+        mass = self.alpha * nu + self.beta * kappa + self.gamma * state.rho  # Eq. 12
+        return mass.to(state.rho.dtype)
 
     def aggregate(
-        self, state: State, n: Tensor, S: Tensor, rows: Tensor, labels: Tensor
+        self, state: State, n: Tensor, clients: Tensor, rows: Tensor, labels: Tensor
     ) -> Tensor:  # (C, D)
-        """Average within the new clusters (Eq. 4); one without a sampled member takes the models its members had."""
+        """Average trained models (|S|, D) within the new clusters (Eq. 4).
+
+        A cluster without a sampled member takes the models that its members had. With
+        ``absent="count"``, so do all absent members.
+        """
         n = n.to(rows.dtype)
-        new, old = (
-            F.one_hot(labels).to(n),
-            F.one_hot(state.labels, len(state.theta)).to(n),
-        )  # (K, C), (K, C')
-        here = (new * n[:, None])[S].T  # (C, |S|) samples
-        away = (
-            new * n[:, None].index_fill(0, S, 0)
-        ).T @ old  # (C, C') samples of the absent, by the model they had
+        samples = F.one_hot(labels).to(n) * n[:, None]  # (K, C)
+        old = F.one_hot(state.labels, len(state.theta)).to(n)  # (K, C')
+        present = samples[clients].T  # (C, |S|)
+        # (C, C') samples of absent members, by the model that they had
+        absent = samples.index_fill(0, clients, 0).T @ old
         if self.absent == "silent":
-            away = away * (here.sum(1, keepdim=True) == 0)
-        total = here.sum(1, keepdim=True) + away.sum(1, keepdim=True)
-        return (here / total) @ rows + (away / total) @ state.theta
+            nobody_present = present.sum(1, keepdim=True) == 0  # (C, 1)
+            absent = absent * nobody_present
+        total = present.sum(1, keepdim=True) + absent.sum(1, keepdim=True)
+        return (present / total) @ rows + (absent / total) @ state.theta
 
 
 def locate(logits: Tensor, y: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Locations z (n, M) and confidence ρ (n,) of n models by their outputs (n, m, M) on m samples of classes y."""
-    q = logits.softmax(2).gather(2, y.expand(len(logits), -1)[:, :, None])[
-        :, :, 0
-    ]  # (n, m), Eq. 6
+    """Locations z (n, M) and confidence ρ (n,) of n models.
+
+    ``logits`` (n, m, M) are their outputs on m samples of the classes y (m,).
+    """
+    true = y.expand(len(logits), -1)[:, :, None]  # (n, m, 1)
+    q = logits.softmax(2).gather(2, true)[:, :, 0]  # (n, m), Eq. 6
     member = F.one_hot(y, classes).to(q)  # (m, M)
     r = q @ (member / member.sum(0))  # Eq. 7: mean over the samples of each class
     return F.normalize(r, eps=1e-30), q.mean(1)  # Eqs. 8 and 11

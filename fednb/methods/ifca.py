@@ -13,12 +13,13 @@ learning*, arXiv:2002.10619, 2020, is the same alternation seen from the clients
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean_by
 
 
@@ -80,30 +81,34 @@ class IFCA:
         """The same as a plain call, and as printed by Ghosh et al."""
         return cls(clusters)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Initialise θ_1, …, θ_k, all different."""
         return State(fed.start(self.clusters), torch.zeros_like(fed.n))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         theta = state.theta
         clients = fed.sample(self.sampled)  # M_t <- random subset of clients
         chosen = self.choose(fed, theta, clients)  # broadcast all θ_j; ĵ = argmin F_i
         labels = state.labels.index_copy(0, clients, chosen)
-        changes = {"keep_state": False} if self.new_optimizer else {}
+        changes: dict[str, Any] = {}
+        if self.new_optimizer:
+            changes["keep_state"] = False
         if self.aliased:
             return State(train_aliased(fed, theta, labels, clients, **changes), labels)
         trained = fed.train(theta[chosen], clients, **changes).theta  # θ_i from θ_ĵ
         # average within clusters
-        return State(mean_by(trained, fed.n[clients], chosen, old=theta), labels)
+        theta = mean_by(trained, fed.n[clients], chosen, old=theta)
+        return State(theta, labels)
 
     def choose(self, fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)
-        """For each client the row with the least loss; the first of equals, but the
-        last of them with ``pairwise``.
+        """The row with the lowest loss for each client.
+
+        Of equal rows it is the first, but with ``pairwise`` the last.
         """
         if self.pairwise:
             return choose_pairwise(fed, theta, clients, self.batches)
-        if bool((theta == theta[0]).all()):  # nothing to choose
+        if bool((theta == theta[0]).all()):  # all rows are equal
             return torch.zeros_like(clients)
         if self.batches is None:
             return fed.loss(theta, clients).argmin(1)
@@ -116,8 +121,8 @@ def choose_pairwise(
 ) -> Tensor:  # (n,)
     """Let each client compare its best row so far with the next; the next wins ties.
 
-    Both rows are judged on random batches of their own. A row that several clusters
-    share is sent and evaluated once.
+    Each of the two rows is evaluated on other random batches of the client. A row that
+    several clusters share is sent and evaluated once.
     """
     rows, row_of = theta.unique(dim=0, return_inverse=True)  # (U, D), (C,)
     best = torch.zeros_like(clients)
@@ -139,18 +144,21 @@ def train_aliased(
     """Train every object client after client; then the picked clusters are one object.
 
     Clusters with equal rows are one object already, the server's. The server averages
-    cluster after cluster into that object, so that the last cluster with an object of
-    its own decides what it holds; without any, it holds what its clients made of it.
+    cluster after cluster into that object, so that in the end it holds the model of the
+    last cluster that had an object of its own. If there is none, it holds what the
+    clients, one after the other, made of the shared object.
     """
     same = (theta[:, None] == theta).all(2)  # (C, C)
-    home = same.long().argmax(1)  # (C,) the first cluster that holds the same object
-    alone = same.sum(1) == 1
+    object_of = same.long().argmax(1)  # (C,) the first cluster with the same object
+    alone = same.sum(1) == 1  # (C,) has an object of its own
     rows = theta.clone()
-    for i in clients.tolist():
-        own = home[labels[i]]
-        rows[own] = fed.train(rows[own], torch.tensor([i]), **changes).theta[0]
+    for client in clients.tolist():
+        row = object_of[labels[client]]
+        rows[row] = fed.train(rows[row], torch.tensor([client]), **changes).theta[0]
     picked = torch.zeros_like(alone).index_fill(0, labels[clients], True)
-    candidates = picked & alone if bool((picked & alone).any()) else picked
+    candidates = picked & alone
+    if not bool(candidates.any()):
+        candidates = picked
     last = int(candidates.nonzero().max())
-    now_one = picked | ~alone
-    return torch.where(now_one[:, None], rows[home[last]], theta)
+    becomes_one = picked | ~alone
+    return torch.where(becomes_one[:, None], rows[object_of[last]], theta)

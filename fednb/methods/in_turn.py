@@ -1,7 +1,7 @@
 """InTurn: FedAvg whose clients take turns. The control for methods that select clients.
 
-A method may do better than uniform sampling just because it leaves nobody out for long.
-This one does only that.
+A method may do better than uniform sampling just because no client waits long between
+two turns. This method does that and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 from .choice import num_sampled
 
@@ -29,9 +30,9 @@ class State(NamedTuple):
 class InTurn:
     """Train the clients that had the fewest turns, and average by samples.
 
-    Nobody has another turn before everybody had one. The order is drawn anew for every
-    cycle, so clients meet others in each. The last round of a cycle is filled up with
-    clients of the next.
+    In a cycle every client has one turn. The order is drawn anew for every cycle, so
+    that clients train together with others each time. The last round of a cycle is
+    filled up with clients of the next.
     """
 
     revision: ClassVar[int] = 2  # 2: clients that trained together part again
@@ -41,11 +42,11 @@ class InTurn:
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled)
 
-    def init(self, fed) -> State:
-        """Nobody had a turn."""
+    def init(self, fed: Fed) -> State:
+        """No client had a turn."""
         return State(fed.start(), torch.zeros_like(fed.n), torch.zeros_like(fed.n))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
         waiting = state.turns + fed.tickets()  # a ticket in [0, 1) settles ties
         first = waiting.argsort(stable=True)[: num_sampled(self.sampled, fed.K)]

@@ -1,4 +1,7 @@
-"""LocalOnly: no federation at all, every client trains by itself. The control that belongs beside every gain."""
+"""LocalOnly: no federation at all, every client trains by itself.
+
+The control that belongs beside every gain.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 
 
 class State(NamedTuple):
@@ -27,14 +31,14 @@ class LocalOnly:
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """All clients start from the same model."""
-        return State(
-            fed.start().repeat(fed.K, 1), torch.arange(fed.K, device=fed.n.device)
-        )
+        labels = torch.arange(fed.K, device=fed.n.device)
+        return State(fed.start().repeat(fed.K, 1), labels)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Train the sampled clients on; nothing is sent."""
-        S = fed.sample(self.sampled)
-        up = fed.train(state.theta[S], S, travels=False)
-        return State(state.theta.index_copy(0, S, up.theta), state.labels)
+        clients = fed.sample(self.sampled)
+        trained = fed.train(state.theta[clients], clients, travels=False).theta
+        theta = state.theta.index_copy(0, clients, trained)
+        return State(theta, state.labels)

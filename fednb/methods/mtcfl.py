@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean_by
 from .cfl import cut
 
@@ -51,18 +52,18 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class MTCFL:
-    """Split a cluster when no member of one part pulls in the direction of the other.
+    """Split a cluster when the updates of its two parts point in different directions.
 
-    Only sampled members count; see above for the others.
+    Only sampled members decide; the module's docstring tells what the others do.
     """
 
-    # 2: only the sampled members train and decide; 3: numbers settle no tie
+    # 2: only the sampled members train and decide; 3: clients' numbers decide no tie
     revision: ClassVar[int] = 3
 
     sampled: int | float = 1.0
     gamma_max: float = 0.7071  # √½: a split needs cosines across of at most 0
-    wait: int = 1  # rounds without a split
-    smallest: int = 2  # fewer sampled members do not split a cluster
+    wait: int = 1  # warm-up: no split in these first rounds
+    smallest: int = 2  # least number of sampled members that can split a cluster
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -73,15 +74,20 @@ class MTCFL:
             smallest=checks.integer(2),
         )
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """All clients are one cluster."""
         labels = torch.zeros_like(fed.n)
-        late = torch.zeros_like(labels, dtype=torch.bool)
-        return State(fed.start(), labels, torch.zeros_like(labels[:1]), late)
+        return State(
+            theta=fed.start(),
+            labels=labels,
+            parent=labels.new_zeros(1),
+            late=torch.zeros_like(labels, dtype=torch.bool),
+        )
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
         clients = fed.sample(self.sampled)
+        # clients whose cluster was split in their absence choose a part of it
         new = place_late(state, fed, clients)
         before = new.theta[new.labels[clients]]
         trained = fed.train(before, clients).theta  # θ_i <- SGD(θ_c, D_i)
@@ -92,6 +98,7 @@ class MTCFL:
                 inside = new.labels[clients] == c
                 if int(inside.sum()) < self.smallest:
                     continue
+                # c1, c2 <- bipartition of α
                 part = cut(delta[inside], "single", self.gamma_max)
                 if part.any():  # C <- C without c, with c1 and c2
                     leaves = part == smaller_part(part, delta[inside])
@@ -106,8 +113,8 @@ def place_late(state: State, fed, clients: Tensor) -> State:
     """Let each late client choose a part: its cluster, or one that was split off it."""
     labels = state.labels.clone()
     for client in clients[state.late[clients]]:
-        own = labels[client]
-        is_part = (state.parent == own).index_fill(0, own, True)
+        cluster = labels[client]
+        is_part = (state.parent == cluster).index_fill(0, cluster, True)
         parts = is_part.nonzero()[:, 0]
         losses = fed.loss(state.theta[parts], client[None])  # (1, parts)
         labels[client] = parts[losses[0].argmin()]
@@ -118,16 +125,21 @@ def place_late(state: State, fed, clients: Tensor) -> State:
 def smaller_part(part: Tensor, delta: Tensor) -> int:
     """The part, 0 or 1, with fewer members; of equals, with the shorter updates.
 
-    Members' numbers must not matter, so they settle no tie.
+    ``part`` (n,) and ``delta`` (n, P) are the members' parts and updates. Ties are not
+    decided by the members' numbers, which must not matter.
     """
-    sizes = [(int((part == p).sum()), float(delta[part == p].norm())) for p in (0, 1)]
+    sizes = []
+    for p in (0, 1):
+        members = int((part == p).sum())
+        length = float(delta[part == p].norm())
+        sizes.append((members, length))
     return sizes.index(min(sizes))
 
 
 def split_cluster(state: State, c: int, members: Tensor, leaves: Tensor) -> State:
-    """Make those of the sampled members (n,) of cluster ``c`` that leave a new one.
+    """Move those of the sampled members (n,) of cluster ``c`` that leave to a new one.
 
-    Absent members stay in ``c``, and are late.
+    Absent members stay in ``c`` and are marked as late.
     """
     absent = (state.labels == c).index_fill(0, members, False)
     return State(

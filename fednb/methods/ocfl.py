@@ -1,9 +1,9 @@
-"""OCFL: Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning under clustering-agnostic
-assumption*, 2025 (Algorithm 1).
+"""OCFL: Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning
+under clustering-agnostic assumption*, 2025 (Algorithm 1).
 
 | paper | here |
 |---|---|
-| P, 𝒜, ℱ | S, the sampled clients; clusterer; done |
+| P, 𝒜, ℱ | clients, the sampled ones; clusterer; done |
 | θ_i^(t,0), Δ_i | before[i], delta[i] |
 | Γ, C_d | Gamma, cosine_distance |
 | T_t, λ | temperature(Gamma), whose denominator is λ |
@@ -20,52 +20,64 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from .. import checks
-from ..clustering import by_distance
+from ..clustering import by_distance, num_clusters
+from ..door import Fed
 from ..params import mean_by
 from ..similarity import cosine_distance
+from .wecfl import importance
 
 
 class State(NamedTuple):
-    """One model until the split, then one for each cluster, and the common one if somebody was away at the split."""
+    """One model until the split, then one for each cluster.
+
+    If a client was absent at the split, the common model stays as the last row.
+    """
 
     theta: Tensor  # (1, D), then (C, D) or (C + 1, D)
     labels: Tensor  # (K,)
-    temperature: (
-        Tensor  # (window,) the newest, up to the split, at the end; inf: not yet
-    )
-    done: Tensor  # () ℱ: was there a split?
-    centres: Tensor  # (C, d) mean direction of each cluster's updates at the split; (0, D) before
+    temperature: Tensor  # (window,) up to the split, newest last; inf before round 1
+    done: Tensor  # () bool, ℱ: whether the clients have been split
+    # (C, d) mean direction of each cluster's updates at the split; (0, D) before it
+    centres: Tensor
+    # (K, K) Γ of the round before, where ``matrix`` asks for it; else (0, 0)
+    before: Tensor
 
 
 @dataclass(frozen=True)
 class OCFL:
-    """Average all models until the clients' updates begin to disagree more; then cluster once, for good.
+    """Average all models until the clients' updates begin to disagree more; then
+    cluster once, for good.
 
-    The split comes in the first round whose temperature is above that of the round before (``window=1``): the second
-    round at the earliest. A client that was not sampled then (section 6.2) is served by the last common model. When its
-    turn comes it trains that model, so that its update compares with those that were clustered, and joins the cluster
-    whose mean direction is nearest; this first update serves to know the client, and is not averaged.
+    The split comes in the first round whose temperature is above that of the round
+    before (``window=1``), so in the second round at the earliest. A client that was not
+    sampled then (section 6.2) is served by the last common model. When it is sampled
+    for the first time after the split, it trains that model, so that its update can be
+    compared with those that were clustered, and joins the cluster whose mean direction
+    is nearest. This first update is not averaged.
 
-    A plain call is the corrected version: all that differs in paper or code is a field.
+    A plain call is the corrected version. Each difference of paper and code is a field.
     """
 
-    clusterer: str = "hdbscan"  # 𝒜; or "kmeans", which must know ``clusters``, "affinity", "meanshift"
+    # 𝒜; or "kmeans", which needs to know ``clusters``, "affinity", "meanshift"
+    clusterer: str = "hdbscan"
     clusters: int = 3
     sampled: int | float = 1.0
     window: int = 1  # w, rounds in the moving average of section 6.3
     p: float = 2  # of the norm of Γ
-    at: int | None = (
-        None  # split in this round, 1 is the first, whatever the temperature; 0 never: a control
-    )
+    # split in this round, whatever the temperature; 1 is the first, 0 never: a control
+    at: int | None = None
     strict: bool = True  # T_t > T_{t-1} as in text and code; False: >= as in line 20
-    update: str = "parameters"  # what Δ holds; or the whole "state": BatchNorm's statistics and batch counters too
-    aggregation: str = (
-        "samples"  # weights in a cluster's mean; or "equal", as printed and released
-    )
-    noise: str = "nearest"  # HDBSCAN's outliers join a cluster; or form one "together", or stay "alone"
-    swapped: bool = (
-        False  # affinity propagation is given distances where it expects similarities
-    )
+    # what Δ holds; or the whole "state": BatchNorm's statistics and batch counters, too
+    update: str = "parameters"
+    # weights in a cluster's mean; or "equal", as printed and released
+    aggregation: str = "samples"
+    # HDBSCAN's outliers join a cluster; or form one "together", or stay "alone"
+    noise: str = "nearest"
+    # affinity propagation is given distances where it expects similarities
+    swapped: bool = False
+    # Γ that is clustered: of the round that triggers, as in the paper, or of the round
+    # "before", in which the updates agreed best: a proposal of ours
+    matrix: str = "trigger"
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -81,91 +93,146 @@ class OCFL:
             aggregation=checks.choice("samples", "equal"),
             noise=checks.choice("nearest", "together", "alone"),
             swapped=checks.flag,
+            matrix=checks.choice("trigger", "before"),
         )
+        if self.matrix == "before" and (self.sampled != 1.0 or self.at == 1):
+            raise ValueError(
+                f"OCFL(matrix='before', sampled={self.sampled!r}, at={self.at!r}): the "
+                "round before must exist and have the same clients: sampled=1.0, at > 1"
+            )
 
     @classmethod
     def as_printed(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """Algorithm 1 to the letter; the labels that 𝒜 gives are the clusters."""
-        return cls(
-            clusterer,
-            **{"strict": False, "aggregation": "equal", "noise": "together"} | changes,
-        )
+        printed = {
+            "strict": False,  # line 20
+            "aggregation": "equal",  # lines 26 to 28
+            "noise": "together",  # line 22: the label of outliers is one of C
+        }
+        return cls(clusterer, **printed | changes)
 
     @classmethod
     def as_released(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """The authors' code."""
-        code = {
+        released = {
             "update": "state",
             "aggregation": "equal",
             "noise": "together",
             "swapped": True,
         }
-        return cls(clusterer, **code | changes)
+        return cls(clusterer, **released | changes)
 
     @classmethod
     def corrected(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """The same as a plain call."""
         return cls(clusterer, **changes)
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """C = {P}, T_{-1} = ∞, ℱ = False (Algorithm 1, lines 5 to 7)."""
         theta = fed.start()
-        T = theta.new_full((self.window,), math.inf)
         return State(
-            theta,
-            torch.zeros_like(fed.n),
-            T,
-            torch.zeros_like(fed.n[0], dtype=torch.bool),
-            theta[:0],
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            temperature=theta.new_full((self.window,), math.inf),
+            done=torch.tensor(False, device=fed.n.device),
+            centres=theta[:0],
+            before=theta.new_zeros(0, 0),
         )
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        theta, labels, T, done, centres = state
-        S = fed.sample(self.sampled)  # l. 9: P, or some of it
-        before = theta[labels[S]]  # l. 10
-        up = fed.train(before, S)  # l. 11 to 13
-        new = labels[S] == len(centres)  # after the split: who was away
-        if done and not new.any():  # l. 15: ℱ
-            return self.average(state, fed, up)
-        delta = displacement(fed, before, up, self.update)  # (n, d), l. 14
-        if done:
-            nearest = (normalize(delta) @ centres.T).argmax(1)
-            labels = labels.index_copy(0, S[new], nearest[new])
-            return self.average(state._replace(labels=labels), fed, up, counts=~new)
-        Gamma = cosine_distance(delta)  # l. 16
-        T = torch.cat([T, temperature(Gamma, self.p)[None]])  # l. 17 to 19
-        state = state._replace(temperature=T[1:])
-        hotter = (
-            T[-1] > T[0] if self.strict else T[-1] >= T[0]
-        )  # l. 20: two means of w rounds differ in these
-        if not (hotter if self.at is None else t + 1 == self.at):
-            return self.average(state, fed, up)  # l. 24 and 25: all stay together
-        how = {"k": self.clusters, "noise": self.noise, "swapped": self.swapped}
-        found = by_distance(
-            Gamma, self.clusterer, seed=fed.draw(), **how
-        )  # (n,) l. 22: C ← 𝒜(Γ)
-        C = int(found.max()) + 1
-        labels = torch.full_like(labels, C).index_copy(0, S, found)
-        theta = theta.repeat(
-            C + int(len(S) < fed.K), 1
-        )  # the last common model stays for those who are away
-        centres = normalize(
-            mean_by(normalize(delta), torch.ones_like(S), found, old=delta[:C])
-        )
-        return self.average(
-            State(theta, labels, T[1:], ~done, centres), fed, up
-        )  # l. 23: ℱ ← True
+        clients = fed.sample(self.sampled)  # l. 9: P, or some of it
+        before = state.theta[state.labels[clients]]  # l. 10: send each its model
+        update = fed.train(before, clients)  # l. 11 to 13: local training
+        if state.done:  # l. 15: ℱ, the clusters are final
+            return self.step_after_split(state, fed, before, update)
+        delta = displacement(fed, before, update, self.update)  # (n, d), l. 14: Δ_i
+        Gamma = cosine_distance(delta)  # (n, n), l. 16: Γ
+        newest = temperature(Gamma, self.p)  # l. 17 to 19: T_t
+        temperatures = torch.cat([state.temperature, newest[None]])
+        new = state._replace(temperature=temperatures[1:])
+        clustered = Gamma
+        if self.matrix == "before":
+            clustered = state.before
+            new = new._replace(before=Gamma)
+        if self.should_split(temperatures, t):  # l. 20: T_t > T_{t-1}
+            found = self.cluster(clustered, fed.draw())  # (n,), l. 22: C ← 𝒜(Γ)
+            new = start_clusters(new, clients, found, delta)  # l. 23: ℱ ← True
+        return self.average(new, fed, update)  # l. 26 to 28: within clusters
 
-    def average(self, state: State, fed, up, counts: Tensor | bool = True) -> State:
-        """Aggregate the clients' models in each cluster (lines 26 to 28, with a server step of 1)."""
-        S = up.clients
-        weights = (
-            fed.n[S] if self.aggregation == "samples" else torch.ones_like(S)
-        ) * counts
-        return state._replace(
-            theta=mean_by(up.theta, weights, state.labels[S], old=state.theta)
+    def step_after_split(self, state: State, fed, before: Tensor, update) -> State:
+        """Average within the clusters; clients that missed the split join one first."""
+        clients = update.clients
+        missed_split = state.labels[clients] == len(state.centres)  # (n,)
+        if not missed_split.any():
+            return self.average(state, fed, update)
+        delta = displacement(fed, before, update, self.update)
+        nearest = (normalize(delta) @ state.centres.T).argmax(1)
+        joins = nearest[missed_split]
+        labels = state.labels.index_copy(0, clients[missed_split], joins)
+        new = state._replace(labels=labels)
+        return self.average(new, fed, update, counts=~missed_split)
+
+    def should_split(self, temperatures: Tensor, t: int) -> bool:
+        """Whether to split in round t, given the last w + 1 temperatures.
+
+        The moving averages of w rounds that end now and one round ago differ only in
+        the newest and the oldest temperature.
+        """
+        if self.at is not None:
+            return t + 1 == self.at
+        newest = temperatures[-1]
+        oldest = temperatures[0]
+        if self.strict:
+            return bool(newest > oldest)
+        return bool(newest >= oldest)
+
+    def cluster(self, Gamma: Tensor, seed: int) -> Tensor:  # (n,)
+        """Labels that the clusterer 𝒜 gives to clients with distances Γ (n, n)."""
+        return by_distance(
+            Gamma,
+            self.clusterer,
+            k=self.clusters,
+            seed=seed,
+            noise=self.noise,
+            swapped=self.swapped,
         )
+
+    def average(self, state: State, fed, update, counts: Tensor | None = None) -> State:
+        """Average the trained models in each cluster (l. 26 to 28, server step 1).
+
+        ``counts`` (n,) is False for clients that are left out.
+        """
+        clients = update.clients
+        weights = importance(fed, self.aggregation)[clients]
+        if counts is not None:
+            weights = weights * counts
+        labels = state.labels[clients]
+        return state._replace(
+            theta=mean_by(update.theta, weights, labels, old=state.theta)
+        )
+
+
+def start_clusters(
+    state: State, clients: Tensor, found: Tensor, delta: Tensor
+) -> State:
+    """Start each cluster that was found among ``clients`` (n,) from the common model.
+
+    If there are other clients, the common model is kept for them as the last row.
+    """
+    clusters = num_clusters(found)
+    labels = torch.full_like(state.labels, clusters).index_copy(0, clients, found)
+    rows = clusters
+    if len(clients) < len(labels):
+        rows = clusters + 1
+    equal = torch.ones_like(clients)
+    directions = mean_by(normalize(delta), equal, found, old=delta[:clusters])
+    return state._replace(
+        theta=state.theta.repeat(rows, 1),
+        labels=labels,
+        done=torch.ones_like(state.done),
+        centres=normalize(directions),
+    )
 
 
 def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
@@ -191,15 +258,16 @@ def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
     return largest / 2 * (powers / (n * (n - 1))) ** (1 / p)
 
 
-def displacement(fed, before: Tensor, up, update: str = "parameters") -> Tensor:
-    """What training changed in each client's model: (n, d).
+def displacement(fed, before: Tensor, update, what: str = "parameters") -> Tensor:
+    """What training changed in each client's model, from ``before`` (n, D): (n, d).
 
-    The ``"state"`` is all that ``state_dict`` holds: parameters, running statistics, and for each BatchNorm the number
-    of batches seen, which is alike in all clients and so large that it hides their differences.
+    The ``"state"`` is all that ``state_dict`` holds: parameters, running statistics,
+    and for each BatchNorm the number of batches seen. That number is the same for all
+    clients, and so large that it hides their differences.
     """
-    delta = up.theta - before
-    if update == "parameters":
+    delta = update.theta - before
+    if what == "parameters":
         return delta[:, : fed.layout.P]
     counters = sum(name.endswith("running_mean") for name in fed.layout.names)
-    steps = (~up.losses.isnan()).sum(1, keepdim=True)  # (n, 1)
+    steps = (~update.losses.isnan()).sum(1, keepdim=True)  # (n, 1)
     return torch.cat([delta, steps.expand(-1, counters).to(delta.dtype)], 1)

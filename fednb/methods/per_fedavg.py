@@ -1,5 +1,6 @@
-"""Per-FedAvg: Fallah, Mokhtari, Ozdaglar, *Personalized federated learning with theoretical guarantees: a
-model-agnostic meta-learning approach*, NeurIPS 2020 (Algorithm 1, first-order).
+"""Per-FedAvg: Fallah, Mokhtari, Ozdaglar, *Personalized federated learning with
+theoretical guarantees: a model-agnostic meta-learning approach*, NeurIPS 2020
+(Algorithm 1, first-order).
 
 | paper | here |
 |---|---|
@@ -12,12 +13,13 @@ model-agnostic meta-learning approach*, NeurIPS 2020 (Algorithm 1, first-order).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -32,9 +34,10 @@ class State(NamedTuple):
 class PerFedAvg:
     """Learn a model that becomes good for a client by one gradient step on its data.
 
-    This is the first-order variant, which drops the Hessian from the factor I − α ∇²f. After each round every client,
-    sampled or not, takes its step from the new model and is served by the outcome. That costs an update of each client
-    but no bytes: to evaluate a model costs none with other methods either.
+    This is the first-order variant, which drops the Hessian from the factor I − α ∇²f.
+    After each round every client, sampled or not, takes its step from the new model and
+    is served by the outcome. That costs an update of each client but no bytes: with the
+    other methods, too, sending a model to evaluate it costs none.
     """
 
     sampled: int | float = 1.0
@@ -51,36 +54,30 @@ class PerFedAvg:
             tau=checks.integer(1),
         )
 
-    def init(self, fed) -> State:
-        """Initialise w_0; nobody is personal yet."""
-        return State(
-            fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device)
-        )
+    def init(self, fed: Fed) -> State:
+        """Initialise w_0; all personal models are equal to it."""
+        labels = torch.arange(fed.K, device=fed.n.device)
+        return State(fed.start().repeat(fed.K + 1, 1), labels)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        S = fed.sample(self.sampled)  # server chooses A_k
-        far = {
-            "steps": 1,
-            "momentum": 0.0,
-            "optimizer": "sgd",
-            "lr": fed.local.lr if self.beta is None else self.beta,
-        }
-        near = far | {"lr": self.alpha, "lr_decay": 1.0}
-        w, P = (
-            state.theta[-1].expand(len(S), -1),
-            fed.layout.P,
-        )  # and sends w_k; w_{k+1,0}^i = w_k
+        P = fed.layout.P  # columns of the parameters
+        beta = fed.local.lr if self.beta is None else self.beta
+        one_step: dict[str, Any] = {"steps": 1, "momentum": 0.0, "optimizer": "sgd"}
+        alpha_step = one_step | {"lr": self.alpha, "lr_decay": 1.0}
+        beta_step = one_step | {"lr": beta}
+
+        clients = fed.sample(self.sampled)  # server chooses A_k
+        # and sends w_k; w_{k+1,0}^i = w_k
+        w = state.theta[-1].expand(len(clients), -1)
         for i in range(self.tau):  # for t = 1 to τ
-            ahead = fed.train(
-                w, S, travels=i == 0, **near
-            ).theta  # w̃ = w − α ∇f_i(w, D)
-            there = fed.train(ahead, S, travels=False, **far).theta  # w̃ − β ∇f_i(w̃, D')
-            w = torch.cat(
-                [(w + there - ahead)[:, :P], there[:, P:]], 1
-            )  # w − β ∇f_i(w̃, D')
+            # w̃ = w − α ∇f_i(w, D)
+            ahead = fed.train(w, clients, travels=i == 0, **alpha_step).theta
+            # w̃ − β ∇f_i(w̃, D')
+            further = fed.train(ahead, clients, travels=False, **beta_step).theta
+            # w − β ∇f_i(w̃, D')
+            w = torch.cat([(w + further - ahead)[:, :P], further[:, P:]], 1)
         w = mean(w)  # server averages w_{k+1,τ}^i
-        own = fed.train(
-            w, travels=False, **near
-        ).theta  # the step of each client, sampled or not
-        return state._replace(theta=torch.cat([own, w[None]]))
+        # the step of each client, sampled or not
+        personal = fed.train(w, travels=False, **alpha_step).theta
+        return state._replace(theta=torch.cat([personal, w[None]]))

@@ -1,4 +1,5 @@
-"""pFedMe: Dinh, Tran, Nguyen, *Personalized federated learning with Moreau envelopes*, NeurIPS 2020 (Algorithm 1).
+"""pFedMe: Dinh, Tran, Nguyen, *Personalized federated learning with Moreau envelopes*,
+NeurIPS 2020 (Algorithm 1).
 
 | paper | here |
 |---|---|
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 
 
@@ -29,12 +31,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PFedMe:
-    """Every client has its own model, held near a common one that is the mean of where they pull.
+    """Every client has a model of its own, held near a common one.
 
-    In the paper all clients train in every round and a sample of them is averaged. Here, as with other methods, those
-    who are not sampled rest, and are served by the personal model of their last round; ``all_train`` is the paper's.
+    The common model moves towards the personal ones. In the paper all clients train in
+    every round and a sample of them is averaged: ``all_train``. Here, as with other
+    methods, only the sampled clients train, and the others are served by the personal
+    model of their last round.
 
-    Each of the ``steps`` meets a fresh batch, where the paper stays with one until w moves.
+    Each of the ``steps`` uses a new batch, where the paper keeps one until w moves.
     """
 
     sampled: int | float = 1.0
@@ -59,35 +63,42 @@ class PFedMe:
             all_train=checks.flag,
         )
 
-    def init(self, fed) -> State:
-        """Initialise w_0; nobody is personal yet."""
-        return State(
-            fed.start().repeat(fed.K + 1, 1), torch.arange(fed.K, device=fed.n.device)
-        )
+    def init(self, fed: Fed) -> State:
+        """Initialise w_0; all personal models are equal to it."""
+        labels = torch.arange(fed.K, device=fed.n.device)
+        return State(fed.start().repeat(fed.K + 1, 1), labels)
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
-        S, w_t, P = fed.sample(self.sampled), state.theta[-1], fed.layout.P
-        clients = torch.arange(fed.K, device=S.device) if self.all_train else S
-        w = theta = w_t.expand(len(clients), -1)  # server sends w_t; w_{i,0} = w_t
+        P = fed.layout.P  # columns of the parameters
+        lr = fed.local.lr if self.lr is None else self.lr
+        sampled = fed.sample(self.sampled)  # S_t
+        clients = sampled
+        if self.all_train:
+            clients = torch.arange(fed.K, device=sampled.device)
+
+        # server sends w_t; w_{i,0} = w_t
+        w_t = state.theta[-1]
+        w = w_t.expand(len(clients), -1)
+        theta = w
         for r in range(self.local_rounds):  # for r = 0 to R − 1
-            up = fed.train(  # θ̃_i(w_{i,r}), by K steps from the last one
+            # θ̃_i(w_{i,r}), by K steps from the last one; w is sent once a round
+            theta = fed.train(
                 theta,
                 clients,
                 correct=lambda g, th, w: g + self.lam * (th - w),
                 args=(w,),
-                travels=r == 0,  # w goes down and up once a round
+                travels=r == 0,
                 steps=self.steps,
-                lr=fed.local.lr if self.lr is None else self.lr,
-            )
-            theta = up.theta
+                lr=lr,
+            ).theta
+            # w_{i,r+1} = w_{i,r} − η λ (w_{i,r} − θ̃_i)
             pull = self.eta * self.lam * (w - theta)[:, :P]
-            w = torch.cat(
-                [w[:, :P] - pull, theta[:, P:]], 1
-            )  # w_{i,r+1} = w_{i,r} − η λ (w_{i,r} − θ̃_i)
-        w = mean(w[torch.isin(clients, S)])  # server receives w_{i,R} of S_t
-        w_t = torch.cat(
-            [((1 - self.beta) * w_t + self.beta * w)[:P], w[P:]]
-        )  # (1 − β) w_t + β Σ_i w_{i,R} / |S_t|
+            w = torch.cat([w[:, :P] - pull, theta[:, P:]], 1)
+        # server receives w_{i,R} of S_t
+        received = mean(w[torch.isin(clients, sampled)])
+        # w_{t+1} = (1 − β) w_t + β Σ_i w_{i,R} / |S_t|
+        mixed = (1 - self.beta) * w_t + self.beta * received
+        w_t = torch.cat([mixed[:P], received[P:]])
         personal = state.theta[:-1].index_copy(0, clients, theta)
         return state._replace(theta=torch.cat([personal, w_t[None]]))

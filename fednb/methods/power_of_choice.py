@@ -1,5 +1,5 @@
-"""Power-of-Choice: Cho, Wang, Joshi, *Towards understanding biased client selection in federated learning*,
-AISTATS 2022 (π_pow-d).
+"""Power-of-Choice: Cho, Wang, Joshi, *Towards understanding biased client selection in
+federated learning*, AISTATS 2022 (π_pow-d).
 
 | paper | here |
 |---|---|
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import checks
+from ..door import Fed
 from ..params import mean
 from .choice import num_sampled, weighted_sample
 from .fedavg import State
@@ -25,11 +26,13 @@ from .fedavg import State
 
 @dataclass(frozen=True)
 class PowerOfChoice:
-    """Ask more clients for their loss than will train, and train those with the highest.
+    """Ask more clients for their loss than will train, and train those with a high one.
 
-    Of as many candidates as will train, it is FedAvg with clients drawn by their sizes. A plain call is Cho et al.'s;
-    the presets are the baseline of FedCVR-Bolt: ``as_printed`` in its appendix C.1, which asks for the loss on test
-    data, and ``as_released`` in its code: candidates drawn uniformly, models averaged by samples.
+    If there are only as many candidates as clients that train, this is FedAvg with
+    clients drawn in proportion to their samples. A plain call is the method of Cho et
+    al. The presets are the baseline of FedCVR-Bolt: ``as_printed`` in its appendix C.1,
+    which asks for the loss on test data; ``as_released`` in its code, which draws
+    candidates uniformly and averages models by samples.
     """
 
     sampled: int | float = 10
@@ -58,25 +61,32 @@ class PowerOfChoice:
         """FedCVR-Bolt's code."""
         return cls(sampled, proportional=False, aggregation="samples")
 
-    def init(self, fed) -> State:
+    def init(self, fed: Fed) -> State:
         """Initialise w."""
         return State(fed.start(), torch.zeros_like(fed.n))
 
-    def step(self, state: State, fed, t: int) -> State:
+    def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round."""
         w = state.theta[0]
         m = num_sampled(self.sampled, fed.K)
         # 1. sample the candidate client set A of d clients
-        d = 2 * m if self.candidates is None else max(self.candidates, m)
-        A = self.candidate_set(fed, min(d, fed.K))
+        A = self.candidate_set(fed, self.num_candidates(m, fed.K))
         # 2. estimate local losses: send w to A, get F_k(w)
         loss = fed.loss(w, A, on=self.on)
-        # 3. the m with the largest F_k(w); nan, without test samples, counts least
+        # 3. train the m with the largest F_k(w); nan, without test samples, comes last
         highest = loss.nan_to_num(-torch.inf).topk(m).indices
         clients = A[highest].sort().values
         trained = fed.train(w, clients).theta
+        # average the m models
         weights = fed.n[clients] if self.aggregation == "samples" else None
         return State(mean(trained, weights)[None], state.labels)
+
+    def num_candidates(self, m: int, K: int) -> int:
+        """d, if m of K clients train: ``candidates``, or 2 m, but from m to K."""
+        d = 2 * m
+        if self.candidates is not None:
+            d = max(self.candidates, m)
+        return min(d, K)
 
     def candidate_set(self, fed, d: int) -> Tensor:  # (d,)
         """Draw d clients, by their shares p_k of all samples or uniformly."""

@@ -1,11 +1,11 @@
-"""WeCFL: Ma, Long, Zhou, Jiang, Zhang, *On the convergence of clustered federated learning*, arXiv:2202.06187, 2022
-(Algorithm 1).
+"""WeCFL: Ma, Long, Zhou, Jiang, Zhang, *On the convergence of clustered federated
+learning*, arXiv:2202.06187, 2022 (Algorithm 1).
 
 | paper | here |
 |---|---|
 | m clients, K clusters | fed.K, clusters |
-| ω_i, g_i | up.theta[i], its columns in ``representation`` |
-| Ω_k, G_k | theta[k], the same columns of it |
+| ω_i, g_i | trained[i], its columns in ``representation`` |
+| Ω_k of the hypothesis H_k, G_k | theta[k], the same columns of it |
 | r_ik = 1 | labels[i] = k |
 | λ_i | weights: samples of client i |
 | Q local steps, η | fed.local |
@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from .. import checks
 from ..clustering import weighted_kmeans
+from ..door import Fed
 from ..params import Layout, mean_by
 from ..similarity import sqdist
 
@@ -34,21 +36,26 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class WeCFL:
-    """Cluster the clients' models by weighted k-means in every round, and average within clusters.
+    """Cluster the clients' models by weighted k-means in every round, and average
+    within clusters.
 
-    One round trains every client. Presets: ``as_printed`` does one E and one M step per round from the last centres, as
-    Algorithm 1 says; ``as_released`` clusters by the last layer's weights and counts batches, as the authors' code
-    does. A plain call is the corrected version: samples as weights, and a k-means that runs until it settles.
+    One round trains every client. ``as_printed`` does one E and one M step per round
+    from the last centres, as Algorithm 1 says. ``as_released`` clusters by the last
+    layer's weights and counts batches, as the authors' code does. A plain call is the
+    corrected version: samples as weights, and a k-means that runs until it converges.
     """
 
     clusters: int = 5
-    representation: str = "dense"  # g_i: fully connected layers (printed), weights of the "last" one (released), "all"
-    distance: str = (
-        "euclidean"  # d: squared Euclidean; "cosine" is that between rows of length one
-    )
+    # g_i: all fully connected layers, "dense" (printed); weights of the "last" one
+    # (released); or "all" parameters
+    representation: str = "dense"
+    # d: squared Euclidean; "cosine" is the same between rows of length one
+    distance: str = "euclidean"
     weights: str = "samples"  # λ_i in clustering: "samples", "batches" or "equal"
     aggregation: str = "samples"  # the same choice for the average within a cluster
-    settle: bool = True  # k-means until it settles, from fresh centres; False: one E step from the last centres
+    # k-means from fresh centres until it converges; False: one E step from the last
+    # centres
+    settle: bool = True
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -78,65 +85,89 @@ class WeCFL:
         """The same as a plain call."""
         return cls(clusters)
 
-    def init(self, fed) -> State:
-        """All clients start from one model, so that what differs after a round is their data."""
-        C = min(self.clusters, fed.K)
-        return State(fed.start().repeat(C, 1), torch.zeros_like(fed.n))
+    def init(self, fed: Fed) -> State:
+        """All clients start from one model.
 
-    def step(self, state: State, fed, t: int) -> State:
-        """Run one round of Algorithm 1, entered at its Distribution step: before it nobody has a model to cluster."""
-        theta, labels = state
-        up = fed.train(
-            theta[labels]
-        )  # Distribution: send H_k to its clients. Local update: Q steps give ω_i
-        g = represent(
-            up.theta, fed.layout, self.representation, self.distance
-        )  # (K, d)
-        if self.settle:  # Expectation and Maximization, until no client moves: Eq. 3b
-            labels = weighted_kmeans(
-                g, importance(fed, self.weights), len(theta), fed.draw()
-            )
-        else:  # Expectation: k = argmin λ_i d(g_i, G_k); λ_i > 0 changes no argmin
-            G = (
-                represent(theta, fed.layout, self.representation, self.distance)
-                if t
-                else g[fed.sample(len(theta))]
-            )
-            labels = sqdist(g, G).argmin(1)
-        theta = mean_by(
-            up.theta, importance(fed, self.aggregation), labels, old=theta
-        )  # Maximization: Eq. 12
+        So what differs after a round comes from their data.
+        """
+        clusters = min(self.clusters, fed.K)
+        return State(fed.start().repeat(clusters, 1), torch.zeros_like(fed.n))
+
+    def step(self, state: State, fed: Fed, t: int) -> State:
+        """Run one round of Algorithm 1.
+
+        It is entered at the Distribution step: before the first one no client has a
+        model to be clustered by.
+        """
+        # Distribution: send H_k to its clients. Local update: Q steps give ω_i
+        trained = fed.train(state.theta[state.labels]).theta
+        g = self.represent(trained, fed)  # (K, d)
+        if self.settle:
+            # Expectation and Maximization, until no client moves: Eq. 3b
+            weights = importance(fed, self.weights)
+            labels = weighted_kmeans(g, weights, len(state.theta), fed.draw())
+        else:
+            # Expectation: k = argmin λ_i d(g_i, G_k); λ_i > 0 changes no argmin
+            centres = self.last_centres(state, fed, g, t)
+            labels = sqdist(g, centres).argmin(1)
+        # Maximization: Eq. 12
+        weights = importance(fed, self.aggregation)
+        theta = mean_by(trained, weights, labels, old=state.theta)
         return State(theta, labels)
 
+    def represent(self, theta: Tensor, fed) -> Tensor:
+        """The part (n, d) of rows (n, D) that is clustered: g of models, G of centres.
 
-def importance(fed, weights: str) -> Tensor:
-    """λ (K,): each client's samples, its batches in an epoch, or one."""
+        See the function of this name.
+        """
+        return represent(theta, fed.layout, self.representation, self.distance)
+
+    def last_centres(self, state: State, fed, g: Tensor, t: int) -> Tensor:
+        """G (C, d) of the last round; in the first, rows of g (K, d) at random."""
+        if t == 0:
+            return g[fed.sample(len(state.theta))]
+        return self.represent(state.theta, fed)
+
+
+def importance(fed, weights: str) -> Tensor:  # (K,)
+    """λ: each client's ``"samples"``, its ``"batches"`` in an epoch, or ``"equal"``."""
     if weights == "equal":
         return torch.ones_like(fed.n)
-    return (
-        fed.n
-        if weights == "samples"
-        else -(fed.n // -(fed.local.batch_size or int(fed.n.max())))
-    )
+    if weights == "batches":
+        return fed.local.batches_per_epoch(fed.n)
+    return fed.n
 
 
 def represent(
     theta: Tensor, layout: Layout, what: str = "dense", distance: str = "euclidean"
-) -> Tensor:
-    """The part g (K, d) of rows (K, D) by which clients are compared; of length one for the cosine distance."""
-    dense = [
-        name.removesuffix("weight")
-        for name, shape in zip(layout.names, layout.shapes, strict=True)
-        if name.endswith("weight") and len(shape) == 2
-    ]
-    if what != "all" and not dense:
-        raise ValueError(
-            f'the model has no fully connected layer to compare: use representation="all", not {what!r}'
-        )
+) -> Tensor:  # (n, d)
+    """The part of rows (n, D) by which clients are compared: see `compared_columns`.
+
+    For the ``"cosine"`` distance its rows have length one.
+    """
+    columns = slice(layout.P) if what == "all" else compared_columns(layout, what)
+    part = theta[:, columns]
+    if distance == "cosine":
+        return normalize(part)
+    return part
+
+
+def compared_columns(layout: Layout, what: str) -> Tensor:  # (d,)
+    """Columns of the parameters by which clients are compared.
+
+    ``"all"`` parameters; all fully connected layers, ``"dense"``; the last ``"layer"``
+    of them; or the weights of this layer without its biases, ``"last"``.
+    """
     if what == "all":
-        g = theta[:, : layout.P]
-    elif what == "last":
-        g = theta[:, layout.columns(dense[-1] + "weight")]
-    else:
-        g = theta[:, torch.cat([layout.columns(name + "*") for name in dense])]
-    return torch.nn.functional.normalize(g) if distance == "cosine" else g
+        return torch.arange(layout.P)
+    dense = layout.dense_layers()
+    if not dense:
+        raise ValueError(
+            "the model has no fully connected layer to compare: use "
+            f'representation="all", not {what!r}'
+        )
+    if what == "last":
+        return layout.columns(dense[-1] + "weight")
+    if what == "layer":
+        return layout.columns(dense[-1] + "*")
+    return torch.cat([layout.columns(prefix + "*") for prefix in dense])

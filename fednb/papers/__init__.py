@@ -1,17 +1,23 @@
-"""What each chapter re-runs: one module per paper, listed in ``CATALOGUE``.
+"""The papers: one package each, and what they re-run, listed in ``CATALOGUE``.
 
-A paper's module holds ``TABLES: dict[str, Callable[[str], list[Task]]]``: from a table's name to the function that
-makes its tasks for a profile (``smoke``, ``laptop`` or ``paper``).
+A paper's ``tasks`` module holds ``TABLES``: from a table's name to the function that
+makes its tasks for a profile (``smoke``, ``laptop``, ``workstation`` or ``paper``). The
+list is empty where a table has no such version.
 """
 
 from collections.abc import Callable
 
+from .. import arena
 from . import fedcvr_bolt, fedgwc, gcfl, ocfl, wecfl
 
+PACKAGES = {
+    "wecfl": wecfl,
+    "fedgwc": fedgwc,
+    "ocfl": ocfl,
+    "fedcvr_bolt": fedcvr_bolt,
+    "gcfl": gcfl,
+}
 CATALOGUE: dict[str, dict[str, Callable[[str], list]]] = {
-    "wecfl": wecfl.TABLES,
-    "fedgwc": fedgwc.TABLES,
-    "ocfl": ocfl.TABLES,
-    "fedcvr_bolt": fedcvr_bolt.TABLES,
-    "gcfl": gcfl.TABLES,
+    **{paper: package.tasks.TABLES for paper, package in PACKAGES.items()},
+    "arena": arena.TABLES,
 }

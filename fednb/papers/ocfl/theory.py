@@ -1,15 +1,18 @@
-"""A toy for OCFL's temperature: two clusters with quadratic losses, where it falls and then rises for a reason.
+"""A toy for OCFL's temperature: two clusters with quadratic losses, where it falls and
+then rises for a reason.
 
-Client i wants to be at its cluster's goal: its loss is ½ (θ − μ_i)ᵀ H (θ − μ_i), with one diagonal H for all. E
-gradient steps of size η move it by Δ_i = R (μ_i − θ) with R = I − (I − ηH)^E, and FedAvg moves θ by the mean of the
-Δ_i. So all that matters is under which angle φ the model *sees* the two goals, in the metric R. With two clusters of
-equal size and no noise, every pair across has the cosine distance 1 − cos φ, every pair within 0, and (Definition 7,
-p = 2)
+Client i wants to be at its cluster's goal: its loss is ½ (θ − μ_i)ᵀ H (θ − μ_i), with
+one diagonal H for all. E gradient steps of size η move it by Δ_i = R (μ_i − θ) with R =
+I − (I − ηH)^E, and FedAvg moves θ by the mean of the Δ_i. So all that matters is under
+which angle φ the model *sees* the two goals, in the metric R. With two clusters of
+equal size and no noise, every pair across has the cosine distance 1 − cos φ, every pair
+within 0, and (Definition 7, p = 2)
 
     T = √(n / (2 (n − 1))) (1 − cos φ) / 2.
 
-Seen from afar two goals lie close together; φ shrinks while the model turns towards them, and opens when it comes
-between them. That is the fall and the rise. A model that starts between the goals sees only the rise.
+Seen from afar two goals lie close together; φ shrinks while the model turns towards
+them, and opens when it comes between them. That is the fall and the rise. A model that
+starts between the goals sees only the rise.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..clustering import by_distance
-from ..methods.ocfl import temperature
-from ..metrics import adjusted_rand
-from ..similarity import cosine_distance
-from .ocfl_arms import CLUSTERERS
+from ...clustering import by_distance
+from ...methods.ocfl import temperature
+from ...metrics import adjusted_rand
+from ...similarity import cosine_distance
+from .arms import CLUSTERERS
 
 
 class Round(NamedTuple):
@@ -36,7 +39,9 @@ class Round(NamedTuple):
 
 
 def goals(separation: float, clients: int = 12, dim: int = 40) -> Tensor:  # (n, d)
-    """The clients' goals: half of them ``separation`` above the origin, half below, along the second axis."""
+    """The clients' goals: half of them ``separation`` above the origin, half below,
+    along the second axis.
+    """
     mu = torch.zeros(clients, dim, dtype=torch.float64)
     mu[: clients // 2, 1], mu[clients // 2 :, 1] = separation, -separation
     return mu
@@ -52,9 +57,11 @@ def simulate(
     rounds: int = 14,
     seed: int = 0,
 ) -> list[Round]:
-    """FedAvg on the quadratics, from (start, 0, ..., 0); all further axes have the second's curvature.
+    """FedAvg on the quadratics, from (start, 0, ..., 0); all further axes have the
+    second's curvature.
 
-    Each step of each client meets a gradient with Gaussian noise of length about ``noise``.
+    Each step of each client meets a gradient with Gaussian noise of length about
+    ``noise``.
     """
     n, d = mu.shape
     rng = np.random.default_rng(seed)
@@ -101,7 +108,9 @@ def common_round(theta: Tensor, mu: Tensor, R: Tensor) -> Tensor:
 def outcomes(
     separation: float, steps: int, noise: float, rounds: int = 8
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """The toy's temperature in every round, and the ARI that each clusterer would reach there."""
+    """The toy's temperature in every round, and the ARI that each clusterer would reach
+    there.
+    """
     past = simulate(goals(separation), steps=steps, noise=noise, rounds=rounds)
     Gammas = [cosine_distance(r.delta) for r in past]
     true = np.repeat([0, 1], len(Gammas[0]) // 2)

@@ -1,4 +1,4 @@
-"""WeCFL's tables and figures as tasks: Ma et al., arXiv:2202.06187, sections 7 and 8 and appendix B.
+"""WeCFL's tables and figures as tasks: Ma et al., arXiv:2202.06187, sections 7, 8, B.
 
 | name | what |
 |---|---|
@@ -7,20 +7,22 @@
 | figure2 | convergence of IFCA, FeSEM and WeCFL on CIFAR-10, (3, 2)-class |
 | figure3 | convergence of WeCFL on Fashion-MNIST, α = (0.1, 10), K = 3, 5, 10 |
 | equal_sizes | rows of the two n-class tables under laws with clients of equal size |
-| scale_cifar10_class, ..._alpha, scale_fashion_class | the claims' rows at the paper's own scale |
-| variants | as printed, as released, corrected: one difference at a time, on Fashion-MNIST |
+| scale_* | the claims' rows at the paper's own scale |
+| geometry | how clients and centres lie, and B of Eq. 5: Figures 4, 5, 7 and 8 |
+| variants | as printed, released, corrected: one difference at a time |
 
 The n-class laws are those of the released code: each cluster and each client draws its
 classes independently, so the sizes of clients differ. Laws that deal the classes evenly
 make sizes all but equal, and then WeCFL is FeSEM; ``equal_sizes`` shows it.
 
-``laptop`` keeps the networks of Tables 3 and 4, the ten local steps and the momentum, and has 30 clients of 200 samples
-instead of 200 of 250 or 300, batches of 16, and a tenth of the rounds at ten times the learning rate (the figures: a
-third of the rounds). Momentum is kept from round to round in all profiles, as in the code that made the paper's
-numbers.
+``laptop`` keeps the networks of Tables 3 and 4, the ten local steps and the momentum,
+and has 30 clients of 200 samples instead of 200 of 250 or 300, batches of 16, and a
+tenth of the rounds at ten times the learning rate (the figures: a third of the rounds).
+Momentum is kept from round to round in all profiles, as in the code that made the
+paper's numbers.
 
-The committed laptop records were made with the code of commit 907df63. Most call it dirty: the paper's numbers,
-``wecfl.csv``, lay untracked in that checkout. No tracked file differed.
+Laptop records with the commit 907df63 call it dirty: the paper's numbers lay untracked
+in that checkout. No tracked file differed.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from .. import models, partition, tables
-from ..experiment import Task, measure
-from ..methods import (
+from ... import models, partition
+from ...experiment import Task, measure
+from ...methods import (
     IFCA,
     Ensemble,
     FedAvg,
@@ -45,7 +47,11 @@ from ..methods import (
     LocalOnly,
     WeCFL,
 )
-from ..training import Local
+from ...methods.wecfl import represent
+from ...params import mean_by
+from ...similarity import clusterability, cosine
+from ...training import Local
+from ..common import limited, only_in
 
 TRUE_CLUSTERS = 10
 MU = 0.95  # FedProx's λ, section 7.2
@@ -58,9 +64,7 @@ TRAIN_ROWS = {"cifar10": 50_000, "fashion_mnist": 60_000}  # of the whole data s
 class Scale:
     """What a profile changes."""
 
-    models: dict[
-        str, Callable[[], Any]
-    ]  # a network for each data set, in the order of the table
+    models: dict[str, Callable[[], Any]]  # a network for each data set, in order
     clients: int
     samples: int | None  # of the training pool, for all clients together; None: all
     rounds: int
@@ -68,9 +72,7 @@ class Scale:
     seeds: range
     longer: int  # rounds of the convergence figures
     official: bool = False
-    law: dict[str, Any] = field(
-        default_factory=dict
-    )  # further keywords of the partition laws
+    law: dict[str, Any] = field(default_factory=dict)  # keywords of the partition laws
 
     def __str__(self) -> str:
         return f"{self.clients} clients, {self.rounds} rounds"
@@ -114,20 +116,58 @@ def law(scale: Scale, setting: str) -> Callable[..., partition.Partition]:
         "2-class": partial(partition.n_class_released, n=2, **both),
         "2-class, equal sizes": partial(partition.n_class, n=2, **both),
     }
-    return (
-        laws[setting]
-        if scale.samples is None
-        else partial(partition.subset, law=laws[setting], samples=scale.samples)
-    )
+    return limited(laws[setting], scale.samples)
 
 
 def measure_ensemble(fed, state) -> dict[str, Any]:
-    """Measure all members together, and the first half of them: ten members tell of five at no cost."""
+    """Measure all members together, and the first half of them.
+
+    So ten members tell of five at no cost.
+    """
     half = state.votes.shape[1] // 2
     few = measure(
         fed, state._replace(theta=state.theta[:half], votes=state.votes[:, :half])
     )
     return measure(fed, state) | {f"half_{name}": few[name] for name in CURVES}
+
+
+def measure_geometry(fed, state) -> dict[str, Any]:
+    """Measure as usual, and how the models lie that the clients send next.
+
+    Clients take one whole gradient, for B of Eq. 5, and one round of training, for
+    cosines, distances and a picture. Then the federation is put back as it was.
+    """
+    before = fed.snapshot()
+    rows = state.theta[state.labels]  # (K, D)
+    whole = {"steps": 1, "batch_size": None, "lr": 1.0, "momentum": 0.0}
+    moved = fed.train(rows, keep_state=False, **whole).theta
+    fed.restore(before)
+    trained = fed.train(rows).theta
+    fed.restore(before)
+    gradients = (rows - moved)[:, : fed.layout.P]  # (K, P) without buffers
+    labels = state.labels.unique(return_inverse=True)[1]  # no empty clusters
+    clusters = int(labels.max()) + 1
+    g = represent(trained, fed.layout)  # (K, d)
+    centres = mean_by(g, torch.ones_like(fed.n), labels, old=g[:clusters])
+    to_centre = (g - centres[labels]).pow(2).sum(1)  # (K,)
+    fellows = (labels[:, None] == labels) & ~torch.eye(fed.K, dtype=torch.bool)
+    strangers = ~torch.eye(clusters, dtype=torch.bool)
+    return measure(fed, state) | {
+        "B": float(clusterability(gradients, fed.n, labels).max()),
+        "cosine_members": float(cosine(g)[fellows].mean()),
+        "cosine_centres": float(cosine(centres)[strangers].mean()),
+        "to_centre": float(to_centre.mean().sqrt()),
+        "between": float(torch.pdist(centres).min()),
+        "plane": in_the_plane(g.numpy()),
+    }
+
+
+def in_the_plane(rows: np.ndarray) -> list[list[float]]:
+    """Rows (K, D) as points of the plane by t-SNE, two coordinates each."""
+    from sklearn.manifold import TSNE
+
+    points = TSNE(perplexity=5, random_state=0).fit_transform(rows)  # (K, 2)
+    return points.round(1).tolist()
 
 
 def task(
@@ -161,7 +201,7 @@ def task(
 
 
 def oracle(scale: Scale) -> FixedClusters:
-    """FedAvg within the true clusters, which the cluster-wise laws deal as blocks of clients."""
+    """FedAvg within the true clusters: the cluster-wise laws deal blocks of clients."""
     return FixedClusters(
         np.repeat(range(TRUE_CLUSTERS), scale.clients // TRUE_CLUSTERS)
     )
@@ -170,7 +210,10 @@ def oracle(scale: Scale) -> FixedClusters:
 def rivals(
     scale: Scale, seed: int, clustered: bool
 ) -> Iterator[tuple[int, str, Any, dict[str, Any]]]:
-    """The lines of Tables 2 and 5, K by K, with our controls: LocalOnly, oracle and random clusters."""
+    """The lines of Tables 2 and 5, K by K, with our controls.
+
+    The controls are LocalOnly, oracle clusters and random ones.
+    """
     m = scale.clients
     yield 1, "FedAvg", FedAvg(), {}
     yield 1, "FedProx", FedProx(mu=MU), {}
@@ -192,7 +235,10 @@ def rivals(
 
 
 def table(profile: str, setting: str, clustered: bool) -> list[Task]:
-    """Tasks of half of Table 2 or 5; one seed after the other, so that an unfinished sweep has whole seeds."""
+    """Tasks of half of Table 2 or 5.
+
+    One seed comes after the other, so that an unfinished sweep has whole seeds.
+    """
     scale = SCALES[profile]
     return [
         task(profile, dataset, setting, seed, method, row, K, **changes)
@@ -285,8 +331,32 @@ def numbers_of_clusters(scale: Scale) -> dict[str, Any]:
     return {f"WeCFL, K = {K}": (K, WeCFL(K), {}) for K in (3, 5, 10)}
 
 
+def geometry(profile: str) -> list[Task]:
+    """WeCFL on α = (0.1, 10) with ten clusters, and with three on Fashion-MNIST.
+
+    Measured every round: Figures 4, 5, 7 and 8, and the clusterability B of the
+    networks of Tables 3 and 4.
+    """
+    scale = SCALES[profile]
+    first, *others = scale.models
+    kept = {
+        "every": 1,
+        "measure": measure_geometry,
+        "curves": ("B", "cosine_members", "cosine_centres", "to_centre", "between",
+                   "plane", "labels", "ari", "completeness"),
+    }  # fmt: skip
+    return [
+        task(profile, dataset, "α = (0.1, 10)", seed, WeCFL(K), f"K = {K}", K, **kept)
+        for seed in scale.seeds
+        for dataset, K in ((first, 10), (first, 3), *((name, 10) for name in others))
+    ]
+
+
 def variants(profile: str) -> list[Task]:
-    """Each difference between paper, released code and us by itself, ten clusters, the BatchNorm network."""
+    """Each difference between paper, released code and us by itself.
+
+    Ten clusters, and the network with BatchNorm.
+    """
     scale = SCALES[profile]
     dataset, plain = next(iter(scale.models)), WeCFL(10)
     cluster_wise = {
@@ -328,47 +398,33 @@ def variants(profile: str) -> list[Task]:
     ]
 
 
-TABLES: dict[str, Callable[[str], list[Task]]] = {
-    "table2_alpha": partial(table, setting="α = (0.1, 10)", clustered=True),
-    "table2_class": partial(table, setting="(3, 2)-class", clustered=True),
-    "table5_alpha": partial(table, setting="α = 0.1", clustered=False),
-    "table5_class": partial(table, setting="2-class", clustered=False),
-    "figure2": partial(
-        figure, dataset="cifar10", setting="(3, 2)-class", arms=clustered_methods
-    ),
-    "figure3": partial(
-        figure,
-        dataset="fashion_mnist",
-        setting="α = (0.1, 10)",
-        arms=numbers_of_clusters,
-    ),
-    "equal_sizes": equal_sizes,
-    "scale_cifar10_class": partial(
-        own_scale, dataset="cifar10", setting="(3, 2)-class", seeds=range(3)
-    ),
-    "scale_cifar10_alpha": partial(
-        own_scale, dataset="cifar10", setting="α = (0.1, 10)", seeds=range(1)
-    ),
-    "scale_fashion_class": partial(
-        own_scale, dataset="fashion_mnist", setting="(3, 2)-class", seeds=range(1)
-    ),
-    "variants": variants,
-}
-
-
-def printed(table: str):
-    """The paper's own numbers of Table "2" or "5", as shares; a DataFrame with our tags."""
-    return tables.printed(Path(__file__).with_suffix(".csv"), table)
-
-
-def with_halves(frame):
-    """A table's frame with lines for ensembles of five: the first five of the ten, measured beside them."""
-    import pandas as pd
-
-    names = {f"half_{name}": name for name in CURVES}
-    few = (
-        frame[frame["row"].isin(["FedAvg+", "FedProx+"])]
-        .drop(columns=[*CURVES])
-        .rename(columns=names)
-    )
-    return pd.concat([few.assign(K=5), frame.drop(columns=[*names])], ignore_index=True)
+TABLES: dict[str, Callable[[str], list[Task]]] = only_in(
+    ("smoke", "laptop", "paper"),
+    {
+        "table2_alpha": partial(table, setting="α = (0.1, 10)", clustered=True),
+        "table2_class": partial(table, setting="(3, 2)-class", clustered=True),
+        "table5_alpha": partial(table, setting="α = 0.1", clustered=False),
+        "table5_class": partial(table, setting="2-class", clustered=False),
+        "figure2": partial(
+            figure, dataset="cifar10", setting="(3, 2)-class", arms=clustered_methods
+        ),
+        "figure3": partial(
+            figure,
+            dataset="fashion_mnist",
+            setting="α = (0.1, 10)",
+            arms=numbers_of_clusters,
+        ),
+        "equal_sizes": equal_sizes,
+        "scale_cifar10_class": partial(
+            own_scale, dataset="cifar10", setting="(3, 2)-class", seeds=range(3)
+        ),
+        "scale_cifar10_alpha": partial(
+            own_scale, dataset="cifar10", setting="α = (0.1, 10)", seeds=range(1)
+        ),
+        "scale_fashion_class": partial(
+            own_scale, dataset="fashion_mnist", setting="(3, 2)-class", seeds=range(1)
+        ),
+        "geometry": geometry,
+        "variants": variants,
+    },
+)

@@ -1,19 +1,22 @@
-"""OCFL's Tables 1 and 2 from the authors' archived cluster maps, by the rules that made them, and by corrected ones.
+"""OCFL's Tables 1 and 2 from the authors' archived cluster maps, by the rules that made
+them, and by corrected ones.
 
-Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning under clustering-agnostic assumption*,
-2025. The authors published who was in which cluster in every round of all 280 runs (GitHub MKZuziak/ODFL_Archive, MIT
-licence). Those tables are not part of this project: :func:`folder` says where they are looked for. What the paper
-prints is here, as ``ocfl_printed.csv``; an empty cell is a printed dash. Where the text of the paper at hand was not
-legible, the cell is taken from the LaTeX tables in the same archive, and named in the column ``restored``.
+Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning under
+clustering-agnostic assumption*, 2025. The authors published who was in which cluster in
+every round of all 280 runs (GitHub MKZuziak/ODFL_Archive, MIT licence). Those tables
+are not part of this project: :func:`folder` says where they are looked for. What the
+paper prints is here, as ``printed.csv``; an empty cell is a printed dash. Where the
+text of the paper at hand was not legible, the cell is taken from the LaTeX tables in
+the same archive, and named in the column ``restored``.
 
 | printed column | what it is |
 |---|---|
 | RAND | the *adjusted* Rand index |
-| AMI | adjusted mutual information; in the rows OCFL-HDB once more the adjusted Rand index |
+| AMI | adjusted mutual information; in the rows OCFL-HDB the RAND column again |
 | COM | homogeneity: completeness with its arguments swapped |
-| all three | means over the first 50 rounds, though up to 80 were run; before the first split all three are 0 |
+| all three | means over the first 50 of up to 80 rounds; 0 before the first split |
 | a dash | never more than one cluster |
-| Table 2 | the last round in which a client's cluster changed its name, whether or not there is more than one |
+| Table 2 | the last round in which a client's cluster changed its name |
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .. import metrics
-from ..explain import MODES
+from ... import metrics
+from .explain import MODES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -76,7 +79,9 @@ class Run(NamedTuple):
 
 
 def folder(path: str | os.PathLike | None = None) -> Path:
-    """Find the archive: ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl`` beside ``$FEDNB_DATA``."""
+    """Find the archive: ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl``
+    beside ``$FEDNB_DATA``.
+    """
     data = os.environ.get("FEDNB_DATA")
     beside = (
         Path(data).expanduser().resolve().parent / "reference" / "ocfl"
@@ -88,13 +93,16 @@ def folder(path: str | os.PathLike | None = None) -> Path:
         return Path(found).expanduser()
     raise FileNotFoundError(
         f"OCFL's archived runs were not found: looked for {FILES['cluster_maps']} in "
-        f"{found or 'no folder: neither FEDNB_OCFL nor FEDNB_DATA is set'}. Set FEDNB_OCFL to the folder that holds "
+        f"{found or 'no folder: neither FEDNB_OCFL nor FEDNB_DATA is set'}. "
+        "Set FEDNB_OCFL to the folder that holds "
         "it. Without the archive, printed() has the paper's numbers."
     )
 
 
 def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
-    """Read one table of the archive (a key of ``FILES``), with the paper's names of algorithms and splits."""
+    """Read one table of the archive (a key of ``FILES``), with the paper's names of
+    algorithms and splits.
+    """
     import pandas as pd
 
     if name not in FILES:
@@ -112,7 +120,9 @@ def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
 
 
 def cluster_maps(path: str | os.PathLike | None = None) -> dict[Run, np.ndarray]:
-    """Read who was in which cluster: for each run the clusters' names (rounds, clients)."""
+    """Read who was in which cluster: for each run the clusters' names (rounds,
+    clients).
+    """
     frame = read("cluster_maps", path).sort_values(["round", "client"])
     runs = frame.groupby(list(Run._fields), sort=False)
     return {
@@ -126,7 +136,9 @@ def truth(run: Run) -> np.ndarray:  # (clients,)
 
 
 def scores(names: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-    """Compare the clusters of every round (T, K) with the true ones: ari, ami, homogeneity, completeness, each (T,)."""
+    """Compare the clusters of every round (T, K) with the true ones: ari, ami,
+    homogeneity, completeness, each (T,).
+    """
     rounds = []
     for row in names.tolist():
         order = {
@@ -142,13 +154,17 @@ def _scores(true: tuple[int, ...], found: tuple[int, ...]) -> list[float]:
 
 
 def clustering_round(names: np.ndarray) -> float:
-    """The last round (from 1) in which a client's cluster changed its name; nan if none did: Table 2."""
+    """The last round (from 1) in which a client's cluster changed its name; nan if none
+    did: Table 2.
+    """
     changed = np.flatnonzero((names[1:] != names[:-1]).any(1))
     return float(changed[-1] + 2) if len(changed) else np.nan
 
 
 def as_printed(maps: dict[Run, np.ndarray]) -> DataFrame:
-    """Recompute Tables 1 and 2 by the rules above: columns as in :func:`printed`, nan for a dash."""
+    """Recompute Tables 1 and 2 by the rules above: columns as in :func:`printed`, nan
+    for a dash.
+    """
 
     def row(run: Run, names: np.ndarray) -> dict[str, float]:
         mean = {
@@ -170,9 +186,10 @@ def as_printed(maps: dict[Run, np.ndarray]) -> DataFrame:
 def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
     """What Table 1 says it shows, for every run, and what it leaves out.
 
-    ``ari``, ``ami`` and ``homogeneity`` are means over *all* rounds, which reward an early split. Completeness is 1
-    until the first split, so its mean would reward none: it stands with the others at the last round only
-    (``final_...``). ``rounds`` and ``round`` are the rounds run and that of the last split into at least two,
+    ``ari``, ``ami`` and ``homogeneity`` are means over *all* rounds, which reward an
+    early split. Completeness is 1 until the first split, so its mean would reward none:
+    it stands with the others at the last round only (``final_...``). ``rounds`` and
+    ``round`` are the rounds run and that of the last split into at least two,
     ``clusters`` how many there are in the end.
     """
 
@@ -197,11 +214,13 @@ def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
 
 
 def printed() -> DataFrame:
-    """The numbers of Tables 1 and 2 in the paper: rand, ami, com, round, indexed by run; nan for a dash."""
+    """The numbers of Tables 1 and 2 in the paper: rand, ami, com, round, indexed by
+    run; nan for a dash.
+    """
     import pandas as pd
 
     frame = pd.read_csv(
-        Path(__file__).with_name("ocfl_printed.csv"), keep_default_na=False, dtype=str
+        Path(__file__).with_name("printed.csv"), keep_default_na=False, dtype=str
     )
     frame["clients"] = frame["clients"].astype(int)
     numbers = frame[["rand", "ami", "com", "round"]].replace("", "nan").astype(float)
@@ -215,16 +234,17 @@ def _frame(rows: dict[Run, dict[str, float]]) -> DataFrame:
     return pd.DataFrame(list(rows.values()), index=index).sort_index()
 
 
-# --- what the archive says, small enough to be kept ------------------------------------------------------------------
+# --- what the archive says, small enough to be kept -----------------------------------
 
 
 def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
     """What the chapter needs of the archive.
 
-    ``runs``: a line for each of the 280 runs, with :func:`as_printed` (``printed_...``) and :func:`corrected`; the mean
-    over rounds and the last round of ``pf1``, ``accuracy`` (a client's model on its own test samples, after averaging)
-    and ``gf1`` (the clients' own models on the server's, *before* averaging). ``temperatures`` of the runs without
-    clustering; ``explanations``: areas in the three modes.
+    ``runs``: a line for each of the 280 runs, with :func:`as_printed` (``printed_...``)
+    and :func:`corrected`; the mean over rounds and the last round of ``pf1``,
+    ``accuracy`` (a client's model on its own test samples, after averaging) and ``gf1``
+    (the clients' own models on the server's, *before* averaging). ``temperatures`` of
+    the runs without clustering; ``explanations``: areas in the three modes.
     """
     maps = cluster_maps(path)
     runs = corrected(maps).join(as_printed(maps).add_prefix("printed_"))
@@ -249,7 +269,9 @@ def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
 
 
 def _explanations(path: str | os.PathLike | None) -> DataFrame:
-    """Insertion and deletion areas of all modes; the paper's A, B, C are in, out, server."""
+    """Insertion and deletion areas of all modes; the paper's A, B, C are in, out,
+    server.
+    """
     import pandas as pd
 
     parts = {
@@ -278,7 +300,9 @@ def keep(path: str | os.PathLike, source: str | os.PathLike | None = None) -> No
 def summary(
     kept: str | os.PathLike, source: str | os.PathLike | None = None
 ) -> tuple[dict[str, DataFrame], str]:
-    """The archive's summary, computed if the archive is here, else as it was kept; and which of the two it is."""
+    """The archive's summary, computed if the archive is here, else as it was kept; and
+    which of the two it is.
+    """
     import pandas as pd
 
     try:

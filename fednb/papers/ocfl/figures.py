@@ -1,22 +1,32 @@
-"""The figures of the OCFL chapter: lines of sight, temperatures, F1 segments, saliency maps and their curves."""
+"""The figures of the OCFL chapter: lines of sight, temperatures, F1 segments, saliency
+maps and their curves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import explain
-from ..plots import COLOURS, FAINT, INK, style
-from . import ocfl_arms, ocfl_theory
-from .ocfl import fires
+from ... import tables
+from ...plots import COLOURS, FAINT, INK, style
+from .. import common
+from . import archive, arms, explain, theory
+from .archive import SIZES, scores
+from .arms import CLUSTERERS
+from .tasks import FIFTEEN, TABLES, THIRTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from ...experiment import Task
 
 
 def _figure(
@@ -31,12 +41,14 @@ def _figure(
 
 
 def sight_lines(
-    past: Sequence[ocfl_theory.Round],
+    past: Sequence[theory.Round],
     mu: Tensor,
     R: Tensor,
     temperature: Sequence[float],
 ) -> Figure:
-    """The toy's plane, stretched by R, with lines from the model to both goals in three rounds; and the temperature."""
+    """The toy's plane, stretched by R, with lines from the model to both goals in three
+    rounds; and the temperature.
+    """
     fig, (plane, course) = _figure(1, 2, 9, 3.6, width_ratios=(1, 2))
     near, far = (R * mu)[[-1, 0], :2]
     for t, colour in zip((1, 3, 6), COLOURS, strict=False):
@@ -64,9 +76,11 @@ def sight_lines(
 
 
 def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
-    """Temperature over the rounds, the archive's runs above and ours below, a column for each data set.
+    """Temperature over the rounds, the archive's runs above and ours below, a column
+    for each data set.
 
-    Mean and standard deviation over splits and seeds; a triangle marks the median round of our trigger.
+    Mean and standard deviation over splits and seeds; a triangle marks the median round
+    of our trigger.
     """
     one = looks[looks["row"] == looks["row"].iloc[0]]
     fig, axes = _figure(2, one["data"].nunique(), 9.6, 4.2, sharex=True)
@@ -110,9 +124,11 @@ def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
 
 
 def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
-    """Mean ARI of each clusterer by the round of the split, and by its distance from the trigger.
+    """Mean ARI of each clusterer by the round of the split, and by its distance from
+    the trigger.
 
-    From two rounds before it to five after; further before it there are only the few runs whose trigger is late.
+    From two rounds before it to five after; further before it there are only the few
+    runs whose trigger is late.
     """
     fig, axes = _figure(1, 2, 9, 3.2, sharey=True)
     after = looks.assign(after=looks["round"] - looks["fires"])
@@ -129,7 +145,9 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figure 2: from GF1 to PF1 for each method, a panel for each data set; a cross: GF1 before averaging."""
+    """Figure 2: from GF1 to PF1 for each method, a panel for each data set; a cross:
+    GF1 before averaging.
+    """
     fig, axes = _figure(1, frame["data"].nunique(), 9.6, 3.6, sharey=True)
     marks = {
         "pf1": ("o", "PF1"),
@@ -153,7 +171,9 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figures 6 and 7: insertion and deletion areas of each method, on the clients' own and on the server's images."""
+    """Figures 6 and 7: insertion and deletion areas of each method, on the clients' own
+    and on the server's images.
+    """
     fig, axes = _figure(1, 4, 9.6, 3.6, sharey=True)
     kinds = [
         (kind, mark) for mark in ("", "_server") for kind in ("insertion", "deletion")
@@ -174,12 +194,14 @@ def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
 
 def saliency(
     net: Callable[[], nn.Module],
-    state: ocfl_arms.State,
+    state: arms.State,
     x: Tensor,
     y: Tensor,
     clients: Sequence[int],
 ) -> Figure:
-    """Figures 5, 15, 16: an image of each client, and what speaks for its class in the model that each arm gives it."""
+    """Figures 5, 15, 16: an image of each client, and what speaks for its class in the
+    model that each arm gives it.
+    """
     fig, axes = _figure(
         len(state.arms), 2 * len(clients), 1.5 * 2 * len(clients), 1.6 * len(state.arms)
     )
@@ -202,10 +224,11 @@ def saliency(
 
 def mean_curves(
     net: Callable[[], nn.Module],
-    state: ocfl_arms.State,
+    state: arms.State,
     own: Sequence[tuple[Tensor, Tensor]],
 ) -> Figure:
-    """Insertion and deletion curves of each arm, averaged over images and classes ``own[k]`` of every client k.
+    """Insertion and deletion curves of each arm, averaged over images and classes
+    ``own[k]`` of every client k.
 
     The legend has the area as a share of the curve's maximum, times that maximum.
     """
@@ -231,3 +254,166 @@ def mean_curves(
         ax.legend()
     axes[0].set_ylabel("probability of the true class")
     return fig
+
+
+# --- the records as frames ---
+
+
+def fires(temperature: Sequence[float], window: int = 1) -> float:
+    """The first round, from 1, in which the mean of the last ``window`` temperatures
+    rises, or nan (section 6.3).
+    """
+    T = np.asarray(temperature, float)
+    rises = np.flatnonzero(
+        T[window:] > T[:-window]
+    )  # two means of w rounds differ in their ends
+    return float(rises[0] + window + 1) if len(rises) else np.nan
+
+
+def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> DataFrame:
+    """One line per run, clusterer and round: the temperature, when it fires, and how
+    good clusters of this round are.
+
+    ``mark="state "`` takes the updates with what is no parameter, where they were
+    looked at.
+    """
+    import pandas as pd
+
+    lines, facts = [], tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
+    for task, fact, curve in zip(tasks, facts, courses(tasks, path), strict=True):
+        T, true = (
+            curve[f"{mark}temperature"].to_numpy(),
+            np.repeat(range(3), SIZES[_shape(task)]),
+        )
+        for name in CLUSTERERS:
+            names = np.array(
+                [list(found) for found in curve[mark + name]]
+            )  # (rounds, clients)
+            line = pd.DataFrame(scores(names, true)).assign(
+                clusters=[len(set(row)) for row in names.tolist()]
+            )
+            line = line.assign(
+                row=name, temperature=T, round=curve["round"], fires=fires(T)
+            )
+            lines.append(line.assign(**fact, **task.tags))
+    return pd.concat(lines, ignore_index=True)
+
+
+def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
+    """The lines of `every_round` in which the trigger fires; where it never does, all
+    stay together in one cluster.
+    """
+    import pandas as pd
+
+    never = looks[looks[fires].isna() & (looks["round"] == 1)]
+    together = {
+        "ari": 0.0,
+        "ami": 0.0,
+        "homogeneity": 0.0,
+        "completeness": 1.0,
+        "clusters": 1,
+        "round": np.nan,
+    }
+    return pd.concat(
+        [looks[looks["round"] == looks[fires]], never.assign(**together)]
+    ).sort_index()
+
+
+def _shape(task: Task) -> tuple[int, str]:
+    return task.tags["clients"], task.tags["balance"]
+
+
+def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
+    """The curves of each task's run, in the tasks' order."""
+    tagged = [replace(task, tags={"at": i}) for i, task in enumerate(tasks)]
+    return [curve for (curve,) in tables.curves(tagged, path, "at").values()]
+
+
+def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
+    """One line per run and arm: its final scores, and what it would have cost alone.
+
+    Records of `Arms` before its revision 2 do not tell an arm's own cost: there
+    ``client_updates`` and ``bytes`` are those of the whole run.
+    """
+    import pandas as pd
+
+    frame = tables.frame(tasks, path)
+    rows = dict.fromkeys(name for task in tasks for name, _ in task.method.arms)
+    whole = frame[[name for name in frame.columns if "|" not in name]]
+    parts = []
+    for row in rows:
+        own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
+        own = own.rename(columns=lambda name: name.split("|")[1])
+        common = whole.drop(columns=own.columns.intersection(whole.columns))
+        part = pd.concat([common, own], axis=1).assign(row=row)
+        parts.append(part[own.notna().any(axis=1)])
+    return pd.concat(parts, ignore_index=True)
+
+
+def over_splits(frame: DataFrame, value: str) -> DataFrame:
+    """Mean of a score over the splits, for each row, data set, number of clients and
+    seed; with the runs' facts.
+    """
+    facts = {name: (name, "first") for name in tables.FACTS if name != "seed"}
+    by = ["row", "data", "clients", "seed"]
+    return (
+        frame.groupby(by, sort=False)
+        .agg(**facts, **{value: (value, "mean")})
+        .reset_index()
+    )
+
+
+def archived(runs: DataFrame) -> DataFrame:
+    """The archive's runs (`archive.summary`) with our names; rows that got the wrong
+    matrix say so.
+    """
+    wrong = {
+        "BCL": "BCL as released",
+        "OCFL-AFF": "OCFL-AFF as released",
+        "BNC": "FedAvg",
+    }
+    named = runs.rename(columns={"dataset": "data", "algorithm": "row"}).drop(
+        columns=["ari", "ami", "homogeneity"]
+    )
+    named = named.rename(
+        columns={
+            f"final_{kind}": kind
+            for kind in ("ari", "ami", "homogeneity", "completeness")
+        }
+    )
+    return named.assign(row=named["row"].replace(wrong))
+
+
+# --- what the chapter's pictures and claims stand on ---
+
+SCENARIO = ["data", "clients", "overlap", "balance"]
+
+
+@cache
+def looks() -> DataFrame:
+    """`every_round` of all data sets and numbers of clients."""
+    return _stored(every_round, *FIFTEEN, *THIRTY)
+
+
+@cache
+def all_arms() -> DataFrame:
+    """`side_by_side` of all tables that have every method."""
+    return _stored(side_by_side, *FIFTEEN, "fashion_mnist30")
+
+
+@cache
+def kept_archive() -> dict[str, DataFrame]:
+    """The summary of the authors' runs that is kept with the book, with our names."""
+    frames, _ = archive.summary(common.results("ocfl") / "archive.json", source="")
+    named = {"dataset": "data", "algorithm": "row"}
+    explanations = frames["explanations"].rename(columns=named)
+    explanations = explanations.replace({"row": {"BNC": "FedAvg"}})
+    return frames | {"runs": archived(frames["runs"]), "explanations": explanations}
+
+
+def _stored(reader: Callable[..., DataFrame], *names: str) -> DataFrame:
+    import pandas as pd
+
+    folder = common.results("ocfl")
+    frames = [reader(TABLES[name]("laptop"), folder / f"{name}.json") for name in names]
+    return pd.concat(frames, ignore_index=True)

@@ -1,4 +1,5 @@
-"""FedGWC's sections 5, A and D in numbers, and a server that is fed with drawn losses instead of trained clients.
+"""FedGWC's sections 5, A and D in numbers, and a server that is fed with drawn losses
+instead of trained clients.
 
 | paper | here |
 |---|---|
@@ -11,24 +12,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import ceil
+from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..clustering import _assign, _davies_bouldin, _eigenmaps
-from ..methods.fedgwc import FedGWC, Seen, gaussian_rewards
-from ..similarity import perception_affinity
+from ...clustering import cut_maps, davies_bouldin_of_rows, eigenmaps
+from ...experiment import commit
+from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
+from ...similarity import perception_affinity
 
 
 def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
-    """Gaussian weights γ^{t+1} = (1 - α_t) γ^t + α_t ω^t from γ^0 = 0 (Eq. 2): rewards (..., T) -> (..., T).
+    """Gaussian weights γ^{t+1} = (1 - α_t) γ^t + α_t ω^t from γ^0 = 0 (Eq. 2): rewards
+    (..., T) -> (..., T).
 
-    α is a constant (Theorem 5.2), or "mean", α_t = 1/t: square summable, not summable (Theorem 5.1).
+    α is a constant (Theorem 5.2), or "mean", α_t = 1/t: square summable, not summable
+    (Theorem 5.1).
     """
     gamma, out = np.zeros(omega.shape[:-1]), np.empty_like(omega, dtype=float)
     for t in range(omega.shape[-1]):
@@ -39,14 +45,17 @@ def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
 
 
 def stationary_variance(alpha: float, variance: float, S: int) -> float:
-    """Where Var(γ) goes for a constant α and S independent rewards a round, α / (2 - α) · σ² / S (Eq. 18)."""
+    """Where Var(γ) goes for a constant α and S independent rewards a round, α / (2 - α)
+    · σ² / S (Eq. 18).
+    """
     return alpha / (2 - alpha) * variance / S
 
 
 def entry_bound(
     t: int | np.ndarray, alpha: float, start: float = 0.0
 ) -> float | np.ndarray:
-    """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24), with the t terms that t updates give: (1 - α)^t P^0 + 1 - (1 - α)^t.
+    """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24), with the t terms that t updates give:
+    (1 - α)^t P^0 + 1 - (1 - α)^t.
 
     The paper counts one term more, which only loosens the bound.
     """
@@ -54,7 +63,9 @@ def entry_bound(
 
 
 def total_sample(sizes: Sequence[int], rho: float, least: int = 3) -> float:
-    """Clients sampled in a round, all clusters together: Σ_n max(ρ |C_n|, 3) (Eq. 28), no more than a cluster has."""
+    """Clients sampled in a round, all clusters together: Σ_n max(ρ |C_n|, 3) (Eq. 28),
+    no more than a cluster has.
+    """
     return float(sum(min(max(rho * n, least), n) for n in sizes))
 
 
@@ -81,7 +92,8 @@ def play(
     again: bool = False,
     seed: int = 0,
 ) -> Play:
-    """Feed a rule with drawn losses l_k + N(0, noise²): the server without the training.
+    """Feed a rule with drawn losses l_k + N(0, noise²): the server without the
+    training.
 
     Clients k = 0 ... K - 1 have mean losses ``losses`` (K,), the same in all rounds.
     With ``stop`` it ends with the first attempt. With ``force`` there is one attempt,
@@ -124,51 +136,113 @@ def play(
     return made or Play(P, visits, curve, 0, nothing)
 
 
-def null_splits(
-    sizes: Sequence[int] = (6, 8, 10, 12, 16, 20, 24, 30),
-    *,
-    share: float = 0.2,
-    runs: int = 20,
-    rounds: int = 60,
-    whole: bool = False,
-    eps: float = 2e-3,
-):
-    """How often each version of the rule splits equal clients: a DataFrame.
+# --- how often equal clients are split ---
 
-    One line for each number of clients K, one column for each version: in how many of
-    ``runs`` plays it splits clients whose losses follow one law. A share of the
-    clients, at least three, is sampled in a round. Each version looks once, after the
-    last round, or with ``whole`` whenever it would by itself; this takes minutes,
-    since the printed rule looks in every round. The version before revision 2 is
-    shown with visits that are kept.
+NULL_SIZES = (6, 8, 10, 12, 16, 20, 24, 30)
+# Seeds from here on had no part in settling the corrected rule.
+FRESH_SEED = 1000
+
+
+def versions(eps: float = 2e-3) -> dict[str, FedGWC]:
+    """The rule as printed, as released, as corrected before revision 2, and now.
+
+    The version before revision 2 is shown with visits that are kept.
     """
-    import pandas as pd
-
     before = FedGWC(eps=eps, chance=1.0, retry="reset", assign="kmeans")
-    versions = {
+    return {
         "as printed": FedGWC.as_printed(eps=eps),
         "as released": FedGWC.as_released(eps=eps),
         "corrected before": before,
         "corrected": FedGWC(eps=eps),
     }
+
+
+def null_plays(
+    sizes: Sequence[int] = NULL_SIZES,
+    *,
+    share: float = 0.2,
+    runs: int = 20,
+    first_seed: int = 0,
+    rounds: int = 60,
+    whole: bool = False,
+    eps: float = 2e-3,
+) -> list[dict[str, Any]]:
+    """Play each version of the rule on clients whose losses follow one law.
+
+    One line for each number of clients K and each version: in how many of ``runs``
+    plays it splits (``splits``), and in how many a part has fewer than three clients
+    (``tiny``). Seeds are ``first_seed`` and those that follow. A share of the clients,
+    at least three, is sampled in a round. Each version looks once, after the last
+    round, or with ``whole`` whenever it would by itself, until it splits.
+    """
     way = {"again": True} if whole else {"force": True}
-    lines = {}
+    lines = []
     for K in sizes:
         sampled = max(3, ceil(share * K))
-        lines[K] = {name: 0 for name in versions}
-        for name, rule in versions.items():
-            for seed in range(runs):
+        for name, rule in versions(eps).items():
+            splits = 0
+            tiny = 0
+            for seed in range(first_seed, first_seed + runs):
                 past = play(rule, np.zeros(K), sampled, rounds, seed=seed, **way)
-                lines[K][name] += int(past.labels.any())
-    return pd.DataFrame(lines).T.rename_axis("clients")
+                if past.labels.any():
+                    splits += 1
+                    tiny += int(torch.bincount(past.labels).min() < 3)
+            counts = {"runs": runs, "splits": splits, "tiny": tiny}
+            lines.append({"clients": K, "sampled": sampled, "version": name, **counts})
+    return lines
+
+
+def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any):
+    """How often each version of the rule splits equal clients: a DataFrame.
+
+    One line for each number of clients, one column for each version: in how many plays
+    it splits. For ``how`` see `null_plays`.
+    """
+    import pandas as pd
+
+    plays = pd.DataFrame(null_plays(sizes, **how))
+    return plays.pivot(index="clients", columns="version", values="splits")[
+        list(versions())
+    ].rename_axis(columns=None)
+
+
+def write_null_splits(path: str | Path) -> None:
+    """Write the record of null splits: ``python -m fednb.papers.fedgwc``.
+
+    Two ways: one look after 60 rounds, and whole runs of 120 rounds in which each
+    version looks when it would by itself.
+    """
+    ways = {
+        "one look": {"rounds": 60, "runs": 20, "whole": False},
+        "whole run": {"rounds": 120, "runs": 10, "whole": True},
+    }
+    code = commit()  # now: files may change while it plays
+    lines = []
+    for name, how in ways.items():
+        plays = null_plays(first_seed=FRESH_SEED, **how)
+        lines += [{"way": name, "rounds": how["rounds"], **line} for line in plays]
+    record = {
+        "what": "plays of equal clients (losses N(0, 0.3²), 7 steps) that were split",
+        "command": "python -m fednb.papers.fedgwc",
+        "commit": code,
+        "revision": FedGWC.revision,
+        "eps": 2e-3,
+        "first_seed": FRESH_SEED,
+    }
+    lines = ",\n  ".join(json.dumps(line) for line in lines)
+    head = json.dumps(record, indent=1, ensure_ascii=False).removesuffix("\n}")
+    text = f'{head},\n "plays": [\n  {lines}\n ]\n}}\n'
+    Path(path).write_text(text, encoding="utf-8")
 
 
 def mse_floor(
     sampled: int, alpha: float = 0.1, steps: int = 7, rounds: int = 2000, seed: int = 0
 ) -> float:
-    """Where the printed MSE over updated entries goes for equal clients, 2 α² / (2 - α) · Var(ω), by drawn rewards.
+    """Where the printed MSE over updated entries goes for equal clients, 2 α² / (2 - α)
+    · Var(ω), by drawn rewards.
 
-    An entry moves by α (ω - γ), with independent ω and γ of variances v and α / (2 - α) · v.
+    An entry moves by α (ω - γ), with independent ω and γ of variances v and α / (2 - α)
+    · v.
     """
     losses = torch.as_tensor(
         np.random.default_rng(seed).normal(size=(rounds, sampled, steps))
@@ -180,8 +254,8 @@ def mse_floor(
 def server_seconds(
     K: int, n_max: int = 5, sampled: int = 10, repeat: int = 1, seed: int = 0
 ) -> dict[str, float]:
-    """Time the server's work for K clients, the least of some repetitions: an update of P; then for an attempt the
-    affinity, its eigenvectors, and k-means with the scores.
+    """Time the server's work for K clients, the least of some repetitions: an update of
+    P; then for an attempt the affinity, its eigenvectors, and k-means with the scores.
     """
     rng, rule, times = np.random.default_rng(seed), FedGWC(sampled=sampled), []
     P = torch.as_tensor(rng.random((K, K)), dtype=torch.float32)
@@ -195,10 +269,10 @@ def server_seconds(
         W = perception_affinity(P / K**0.5, 0.5)
         clock.append(perf_counter())
         W = W.double().numpy()
-        maps = _eigenmaps(W, n_max + 1)
+        maps = eigenmaps(W, n_max + 1)
         clock.append(perf_counter())
         for n in range(2, n_max + 1):
-            _davies_bouldin(W, _assign(maps[:, :n], n, seed, "kmeans"))
+            davies_bouldin_of_rows(W, cut_maps(maps[:, :n], n, seed, "kmeans"))
         clock.append(perf_counter())
         times.append(np.diff(clock))
     names = ("update of P", "affinity", "eigenvectors", "k-means, scores")
@@ -206,7 +280,9 @@ def server_seconds(
 
 
 def pictured(P: Tensor, beta: float) -> tuple[Tensor, np.ndarray]:
-    """The affinity W (K, K) of a matrix rescaled to [0, 1], and the clients in the plane of its eigenvectors (K, 2)."""
+    """The affinity W (K, K) of a matrix rescaled to [0, 1], and the clients in the
+    plane of its eigenvectors (K, 2).
+    """
     from sklearn.manifold import SpectralEmbedding
 
     W = perception_affinity((P - P.min()) / (P.max() - P.min()), beta)

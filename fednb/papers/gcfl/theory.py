@@ -1,8 +1,9 @@
-"""GCFL's clustering by itself: its threshold, what becomes of large groups, how steady it is, and bodies that move.
+"""GCFL's clustering by itself: its threshold, what becomes of large groups, how steady
+it is, and bodies that move.
 
 | paper | here |
 |---|---|
-| Ã of two groups far from each other (Eq. 16) | 1 / (size - 1) within a group, 0 across |
+| Ã of two groups far apart (Eq. 16) | 1 / (size - 1) within a group, 0 across |
 | τ | `fednb.clustering.otsu_threshold`; which of two groups it tears: `torn` |
 | section 5, force-driven updates of locations with velocity | `pull`, `drift` |
 """
@@ -16,18 +17,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import data, models
-from ..clustering import otsu_components
-from ..federation import Federation
-from ..methods import FedAvg
-from ..methods.gcfl import locate
-from ..similarity import attraction
-from ..training import Local
-from .gcfl import SCALES, law
+from ... import data, models
+from ...clustering import otsu_components
+from ...federation import Federation
+from ...methods import FedAvg
+from ...methods.gcfl import locate
+from ...similarity import attraction
+from ...training import Local
+from .tasks import SCALES, law
 
 
 def toy(setting: str, seed: int = 0, lr: float = 0.1) -> Federation:
-    """The chapter's live federation: digits dealt to twenty clients, small networks, five steps of 16 samples."""
+    """The chapter's live federation: digits dealt to twenty clients, small networks,
+    five steps of 16 samples.
+    """
     digits = data.load("digits")
     part = law(SCALES["smoke"], 20, setting)(digits.y[: digits.n_train], seed=seed)
     local = Local(lr, steps=5, batch_size=16)
@@ -39,13 +42,17 @@ def toy(setting: str, seed: int = 0, lr: float = 0.1) -> Federation:
 def observe(
     fed: Federation, rows: Tensor, per_class: int = 50
 ) -> tuple[Tensor, Tensor]:
-    """What the server sees of models (n, D): locations z (n, M), and how sure they are in all, ρ (n,)."""
+    """What the server sees of models (n, D): locations z (n, M), and how sure they are
+    in all, ρ (n,).
+    """
     x, y = fed.probe(per_class)
     return locate(fed.predict(rows, x), y, fed.classes)
 
 
 def population(seed: int = 3) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Twenty-one bodies in the plane, as three sorts of clouds (21, 2), and their masses (21,) by α : β : γ."""
+    """Twenty-one bodies in the plane, as three sorts of clouds (21, 2), and their
+    masses (21,) by α : β : γ.
+    """
     rng, corners = np.random.default_rng(seed), np.array([[0, 0], [1, 0], [0.5, 0.87]])
     sizes = {"three equal groups": [7, 7, 7], "groups of 3, 6, 12": [3, 6, 12]}
     clouds = {
@@ -64,13 +71,16 @@ def population(seed: int = 3) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
 
 
 def torn(small: int, large: int) -> bool:
-    """Does Otsu's cut tear the larger of two perfect groups, of 2 <= small <= large bodies, into singletons?
+    """Does Otsu's cut tear the larger of two perfect groups, of 2 <= small <= large
+    bodies, into singletons?
 
-    Each group is a point and the other is out of reach. So all pulls in a group of n are equal, and Eq. 16 makes them
-    1 / (n - 1): a body's pulls add up to one, and in a large group many share it. Otsu has two cuts to choose from:
-    keep the pairs of both groups, or only those of the smaller. With p, q pairs in the smaller and the larger group
-    and r across, the variance between weak and strong is r / (p + q) for the first, r² / 4p(q + r) for the second, up
-    to a common factor. Their difference has the sign of 3 (small - 1) - (large - 1).
+    Each group is a point and the other is out of reach. So all pulls in a group of n
+    are equal, and Eq. 16 makes them 1 / (n - 1): a body's pulls add up to one, and in a
+    large group many share it. Otsu has two cuts to choose from: keep the pairs of both
+    groups, or only those of the smaller. With p, q pairs in the smaller and the larger
+    group and r across, the variance between weak and strong is r / (p + q) for the
+    first, r² / 4p(q + r) for the second, up to a common factor. Their difference has
+    the sign of 3 (small - 1) - (large - 1).
     """
     if not 2 <= small <= large:
         raise ValueError(
@@ -80,7 +90,9 @@ def torn(small: int, large: int) -> bool:
 
 
 def perfect(sizes: Sequence[int], normalised: bool = True) -> int:
-    """How many clusters Algorithm 1 finds in groups that are points far from each other, of these sizes."""
+    """How many clusters Algorithm 1 finds in groups that are points far from each
+    other, of these sizes.
+    """
     z = np.eye(len(sizes))[np.repeat(range(len(sizes)), sizes)]
     return len(
         otsu_components(
@@ -90,7 +102,9 @@ def perfect(sizes: Sequence[int], normalised: bool = True) -> int:
 
 
 def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
-    """FedAvg's relative change in each round, by which GCFL decides when to start (Eq. 3), and its accuracy."""
+    """FedAvg's relative change in each round, by which GCFL decides when to start (Eq.
+    3), and its accuracy.
+    """
     state, ratio, accuracy = FedAvg().init(fed), [], []
     for t in range(rounds):
         old, state = state.theta, FedAvg().step(state, fed, t)
@@ -106,9 +120,11 @@ def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
 
 
 def flicker(labels) -> np.ndarray:
-    """Share of clients whose companions change from one round to the next: labels (T, K) -> (T - 1,).
+    """Share of clients whose companions change from one round to the next: labels (T,
+    K) -> (T - 1,).
 
-    Names of clusters do not count. One client that leaves changes the company of all it leaves behind.
+    Names of clusters do not count. One client that leaves changes the company of all it
+    leaves behind.
     """
     labels = np.asarray(labels)
     together = labels[:, :, None] == labels[:, None]  # (T, K, K)
@@ -116,14 +132,18 @@ def flicker(labels) -> np.ndarray:
 
 
 def letters(found: np.ndarray) -> list[str]:
-    """A name for each body's cluster: A is the largest; who has no companion is alone."""
+    """A name for each body's cluster: A is the largest; who has no companion is
+    alone.
+    """
     size = np.bincount(found)
     rank = (-size).argsort(kind="stable").argsort()
     return ["alone" if size[c] == 1 else chr(ord("A") + rank[c]) for c in found]
 
 
 def halves(past) -> dict[str, float]:
-    """A history's frame in four numbers: accuracy in the last round, and means over the second half of the rounds."""
+    """A history's frame in four numbers: accuracy in the last round, and means over the
+    second half of the rounds.
+    """
     middle = len(past) // 2
     late, moved = past[middle:], flicker([*past["labels"]])[middle - 1 :]
     means = {
@@ -135,15 +155,19 @@ def halves(past) -> dict[str, float]:
 
 
 def fall(curve) -> float:
-    """How much a curve (T,) oscillates: its mean fall from one round to the next, where a rise counts as 0."""
+    """How much a curve (T,) oscillates: its mean fall from one round to the next, where
+    a rise counts as 0.
+    """
     return float(-np.diff(np.asarray(curve, dtype=float)).clip(max=0).mean())
 
 
 def pull(z: Tensor, m: Tensor, zeta: float) -> Tensor:  # (K, M)
-    """Acceleration of each body: the force of Eq. 15 towards each other body, over its own mass.
+    """Acceleration of each body: the force of Eq. 15 towards each other body, over its
+    own mass.
 
-    Eq. 15 has a strength and no direction; here it is (z_b - z_a) / (d_ab + ζ), a unit vector that fades out where two
-    bodies meet. Divided by the mass of all bodies, so that more clients do not fall faster.
+    Eq. 15 has a strength and no direction; here it is (z_b - z_a) / (d_ab + ζ), a unit
+    vector that fades out where two bodies meet. Divided by the mass of all bodies, so
+    that more clients do not fall faster.
     """
     A = attraction(z, m, zeta, normalised=False) / (torch.cdist(z, z) + zeta)  # (K, K)
     return (A @ z - A.sum(1, keepdim=True) * z) / (m[:, None] * m.sum())
@@ -160,11 +184,13 @@ def drift(
     dt: float = 0.05,
     steps: int = 20,
 ) -> Tensor:
-    """Let bodies move: where clients are seen in each round (T, K, M) -> where the server puts them (T, K, M).
+    """Let bodies move: where clients are seen in each round (T, K, M) -> where the
+    server puts them (T, K, M).
 
-    The paper's future work, of which it says no more than that forces and velocities move the locations. Here a body
-    is pulled by the others, held by a spring to the place where it is seen, and slowed down by friction; ``steps`` of
-    length ``dt`` in a round. Without gravity it only smooths what is seen, which is the control.
+    The paper's future work, of which it says no more than that forces and velocities
+    move the locations. Here a body is pulled by the others, held by a spring to the
+    place where it is seen, and slowed down by friction; ``steps`` of length ``dt`` in a
+    round. Without gravity it only smooths what is seen, which is the control.
     """
     p, v, path = seen[0].clone(), torch.zeros_like(seen[0]), []
     for z in seen:

@@ -1,0 +1,373 @@
+"""What the arena's records say: settings that won, ranks, gains, and how sure they are.
+
+A frame has a line per run, as `fednb.tables.frame` makes it from the table ``ranking``,
+with the tags ``world`` and ``row``. Seeds of one world are no independent worlds. So
+statements about a world take intervals over its seeds, and statements about all worlds
+take each world's mean as one observation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import metrics, tables
+from ..ranks import CriticalDifferences, critical_differences, holm
+from .methods import ENTRIES
+from .tasks import allowed, entries, rows, tuning
+from .worlds import worlds
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+DRAWS = 2000  # of worlds, for the intervals of mean ranks
+MAJORITY = "Majority class"
+
+
+# --- settings -------------------------------------------------------------------------
+
+
+def tuned(profile: str, path: str | Path) -> DataFrame:
+    """The finished runs of the table ``tuning``, a line for each.
+
+    A run that broke down has no record; its setting cannot win.
+    """
+    tasks = tuning(profile)
+    have = tables.by_key(path)
+    done = [task for task in tasks if task.key in have]
+    if len(done) < len(tasks):
+        missing = len(tasks) - len(done)
+        warnings.warn(
+            f"{path} lacks {missing} of {len(tasks)} runs: their settings cannot win",
+            stacklevel=2,
+        )
+    return tables.frame(done, path)
+
+
+def choose(frame: DataFrame, profile: str) -> DataFrame:
+    """The setting with the best validation accuracy for each world and row.
+
+    Of equal ones the first wins: the lowest rate, then the first value. A row that is
+    told the number of clusters, rightly or wrongly, chooses among the rates only.
+    """
+    import pandas as pd
+
+    lines = []
+    for name, world in worlds(profile).items():
+        here = frame[frame["world"] == name]
+        if here.empty:
+            continue
+        for entry in entries(world):
+            for row in rows(world, entry):
+                values = [str(value) for value in allowed(entry, row)]
+                mine = here[(here["method"] == entry.name) & here["value"].isin(values)]
+                if mine["accuracy"].isna().all():
+                    raise ValueError(f"{row} has no run in {name}: sweep tuning first")
+                best = mine.loc[mine["accuracy"].idxmax()]
+                lines.append(
+                    {
+                        "world": name,
+                        "row": row,
+                        "method": entry.name,
+                        "knob": entry.knob,
+                        "lr": best["lr"],
+                        "value": best["value"],
+                        "validation": round(float(best["accuracy"]), 4),
+                        "tried": len(mine),
+                    }
+                )
+    return pd.DataFrame(lines)
+
+
+def at_the_edge(winners: DataFrame, rates: Sequence[float]) -> DataFrame:
+    """Rows whose chosen rate or value is an end of what was tried: more might help."""
+    ends = {}
+    for entry in ENTRIES:
+        values = [str(value) for value in entry.values]
+        ends[entry.name] = {values[0], values[-1]} if len(values) > 2 else set()
+    by_rate = winners["lr"].isin([min(rates), max(rates)])
+    by_value = [
+        value in ends[method]
+        for value, method in zip(winners["value"], winners["method"], strict=True)
+    ]
+    return winners.assign(rate_at_edge=by_rate, value_at_edge=by_value)
+
+
+# --- one table of worlds and rows -----------------------------------------------------
+
+
+def with_majority(frame: DataFrame) -> DataFrame:
+    """The frame with a row for the control that always says a client's majority class.
+
+    Every record of a world and seed knows its accuracy; other metrics are missing.
+    """
+    import pandas as pd
+
+    found = frame.drop_duplicates(["world", "seed"])
+    extra = found[["world", "seed"]].assign(
+        row=MAJORITY,
+        method=MAJORITY,
+        family="control",
+        accuracy=found["majority"],
+        client_updates=0,
+        bytes=0,
+    )
+    return pd.concat([frame, extra], ignore_index=True)
+
+
+def by_world(frame: DataFrame, value: str = "accuracy") -> DataFrame:
+    """Means over seeds: a line for each world, a column for each row."""
+    if value not in frame:
+        raise ValueError(f"no column {value!r}: there are {', '.join(frame.columns)}")
+    means = frame.groupby(["world", "row"], sort=False)[value].mean().unstack("row")
+    in_order = list(dict.fromkeys(frame["world"]))
+    return means.loc[in_order, list(dict.fromkeys(frame["row"]))]
+
+
+def complete(frame: DataFrame, value: str = "accuracy") -> list[str]:
+    """Rows that have a number in every world: only these can be ranked over worlds."""
+    means = by_world(frame, value)
+    return [row for row in means if means[row].notna().all()]
+
+
+# --- ranks ----------------------------------------------------------------------------
+
+
+def ranks(
+    frame: DataFrame,
+    value: str = "accuracy",
+    among: Sequence[str] | None = None,
+    seed: int = 0,
+) -> DataFrame:
+    """Mean rank of each row over worlds, 1 is best, with a 95 % interval.
+
+    The interval is a bootstrap over worlds: it says how far the rank depends on which
+    worlds were looked at. ``best`` and ``worst`` are the ranks in single worlds.
+    """
+    import pandas as pd
+
+    means = by_world(frame, value)[_ranked(frame, value, among)]
+    per_world = means.rank(axis=1, ascending=False)  # (W, R)
+    x = per_world.to_numpy()
+    draws = np.random.default_rng(seed).integers(len(x), size=(DRAWS, len(x)))
+    low, high = np.percentile(x[draws].mean(1), [2.5, 97.5], axis=0)
+    table = pd.DataFrame(
+        {
+            "rank": x.mean(0),
+            "low": low,
+            "high": high,
+            "best": x.min(0),
+            "worst": x.max(0),
+        }
+    )
+    table.index = per_world.columns
+    return table.sort_values("rank", kind="stable")
+
+
+def critical(
+    frame: DataFrame, value: str = "accuracy", among: Sequence[str] | None = None
+) -> CriticalDifferences:
+    """Friedman's test over worlds, and which pairs differ (Wilcoxon, Holm).
+
+    Ten worlds cannot tell thirty methods apart: with 435 pairs no p-value survives
+    Holm's correction. Ask about a few rows (``among``), or see `overall`.
+    """
+    means = by_world(frame, value)[_ranked(frame, value, among)]
+    return critical_differences(means)
+
+
+def _ranked(frame: DataFrame, value: str, among: Sequence[str] | None) -> list[str]:
+    """The rows to rank, which must have a number in every world."""
+    whole = complete(frame, value)
+    if among is None:
+        return whole
+    lacking = [row for row in among if row not in whole]
+    if lacking:
+        raise ValueError(f"{lacking} have no {value} in some world, so no rank")
+    return list(among)
+
+
+# --- gains ----------------------------------------------------------------------------
+
+
+def gains(
+    frame: DataFrame, control: str = "FedAvg", value: str = "accuracy"
+) -> DataFrame:
+    """What each row gains over a control in each world: mean and 95 % interval.
+
+    Differences are paired by seed. ``holds`` is 1 if the whole interval is above zero,
+    -1 if it is below, else 0. Worlds without the control are left out.
+    """
+    import pandas as pd
+
+    lines = []
+    for world in dict.fromkeys(frame["world"]):
+        here = frame[(frame["world"] == world) & frame[value].notna()]
+        found = list(dict.fromkeys(here["row"]))
+        if control not in found:
+            continue
+        for row in found:
+            if row == control:
+                continue
+            pair = tables.paired(here, "row", row, control, value, ["seed"])
+            sign = int(pair.low > 0) - int(pair.high < 0)
+            lines.append(
+                {
+                    "world": world,
+                    "row": row,
+                    "gain": pair.mean,
+                    "low": pair.low,
+                    "high": pair.high,
+                    "seeds": pair.n,
+                    "holds": sign,
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def overall(
+    frame: DataFrame, control: str = "FedAvg", value: str = "accuracy"
+) -> DataFrame:
+    """What each row gains over a control in a world, on average over worlds.
+
+    Each world's mean over seeds is one observation: mean, 95 % t-interval, in how many
+    worlds the row is ahead, and Wilcoxon's p-value, corrected by Holm for all rows.
+    """
+    import pandas as pd
+    from scipy.stats import t, wilcoxon
+
+    means = by_world(frame, value)
+    if control not in means:
+        raise ValueError(f"no row {control!r}: there are {[*means]}")
+    lines = []
+    for row in means.columns.drop(control):
+        gap = (means[row] - means[control]).dropna().to_numpy()
+        n = len(gap)
+        if n < 2:
+            continue
+        half = t.ppf(0.975, n - 1) * gap.std(ddof=1) / np.sqrt(n)
+        p = wilcoxon(gap, zero_method="zsplit").pvalue if gap.any() else 1.0
+        lines.append(
+            {
+                "row": row,
+                "gain": gap.mean(),
+                "low": gap.mean() - half,
+                "high": gap.mean() + half,
+                "ahead": int((gap > 0).sum()),
+                "worlds": n,
+                "p": p,
+            }
+        )
+    table = pd.DataFrame(lines).set_index("row")
+    return table.assign(p=holm(table["p"].to_numpy())).sort_values(
+        "gain", ascending=False, kind="stable"
+    )
+
+
+def best(frame: DataFrame, value: str = "accuracy") -> DataFrame:
+    """The best row of each world that is no control, and who cannot be told from it.
+
+    ``as_good`` are the rows whose interval of the paired difference to the best one,
+    over seeds, reaches zero. Beside them stand the controls of that world.
+    """
+    import pandas as pd
+
+    controls = set(frame.loc[frame["family"] == "control", "row"])
+    means = by_world(frame, value)
+    lines = []
+    for world, line in means.iterrows():
+        here = frame[(frame["world"] == world) & frame[value].notna()]
+        rivals = line.drop(controls, errors="ignore").dropna()
+        first = rivals.idxmax()
+        as_good = []
+        for row in rivals.index.drop(first):
+            pair = tables.paired(here, "row", first, row, value, ["seed"])
+            if not pair.low > 0:
+                as_good.append(row)
+        out = {"world": world, "row": first, value: rivals[first], "as_good": as_good}
+        for control in sorted(controls):
+            out[control] = line[control]
+        lines.append(out)
+    return pd.DataFrame(lines).set_index("world")
+
+
+def worth_of_k(frame: DataFrame, value: str = "accuracy") -> DataFrame:
+    """What being told the right number of clusters brings, method by method.
+
+    Over a wrong number, and over the one that validation samples favour; in each world
+    with groups, paired by seed.
+    """
+    import pandas as pd
+
+    lines = []
+    for entry in ENTRIES:
+        told = f"{entry.name}, told K"
+        if told not in set(frame["row"]):
+            continue
+        for other in (f"{entry.name}, wrong K", entry.name):
+            where = set(frame.loc[frame["row"] == told, "world"])
+            both = frame[frame["row"].isin([told, other]) & frame["world"].isin(where)]
+            for world in dict.fromkeys(both["world"]):
+                here = both[both["world"] == world]
+                pair = tables.paired(here, "row", told, other, value, ["seed"])
+                lines.append(
+                    {
+                        "method": entry.name,
+                        "over": "wrong K" if other != entry.name else "chosen K",
+                        "world": world,
+                        "gain": pair.mean,
+                        "low": pair.low,
+                        "high": pair.high,
+                    }
+                )
+    return pd.DataFrame(lines)
+
+
+# --- clusters, and what they cost -----------------------------------------------------
+
+
+def stability(frame: DataFrame) -> Series:
+    """How little memberships move in the last quarter of a run: ARI, 1 is not at all.
+
+    The frame needs its curves: ``tables.frame(..., course=True)``.
+    """
+    import pandas as pd
+
+    found = []
+    for course in frame["course"]:
+        texts = [text for text in course["members"] if isinstance(text, str)]
+        if len(texts) < 2:
+            found.append(np.nan)
+            continue
+        before = np.array(list(texts[-2]))
+        after = np.array(list(texts[-1]))
+        found.append(metrics.adjusted_rand(before, after))
+    return pd.Series(found, frame.index, name="stability")
+
+
+def pareto(frame: DataFrame, value: str = "accuracy", cost: str = "bytes") -> DataFrame:
+    """Mean of a metric and of a cost for each row, and whether another row beats both.
+
+    Only rows that are in every world are compared. ``efficient`` rows are those of the
+    Pareto front: nobody is at least as good for at most that cost, and better in one.
+    """
+    import pandas as pd
+
+    among = complete(frame, value)
+    table = pd.DataFrame(
+        {
+            value: by_world(frame, value)[among].mean(),
+            cost: by_world(frame, cost)[among].mean(),
+        }
+    )
+    good = table[value].to_numpy()
+    paid = table[cost].to_numpy()
+    as_good = good[:, None] >= good  # (R, R) line beats column, or is equal
+    as_cheap = paid[:, None] <= paid
+    better = (good[:, None] > good) | (paid[:, None] < paid)
+    beaten = (as_good & as_cheap & better).any(0)
+    return table.assign(efficient=~beaten).sort_values(cost, kind="stable")

@@ -1,0 +1,66 @@
+"""What the papers' packages share: where records lie, and how their tables are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import partition, tables
+from ..claims import Claim, tally, write
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ..experiment import Task
+
+Law = Callable[..., partition.Partition]
+Table = Callable[[str], "list[Task]"]  # from a profile to its tasks
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for each
+
+
+def results(paper: str) -> Path:
+    """The folder of a paper's committed records, from wherever in the project we
+    are.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        found = folder / "book" / "results" / paper
+        if found.is_dir():
+            return found
+    raise FileNotFoundError(
+        f"no book/results/{paper} in {here} or above it: start from a checkout of the "
+        "project, which has the records"
+    )
+
+
+def read(paper: str, table: str, tasks: Iterable[Task], **how: Any) -> DataFrame:
+    """The records of a table's tasks as a frame: see `fednb.tables.frame`."""
+    return tables.frame(tasks, results(paper) / f"{table}.json", **how)
+
+
+def only_in(profiles: Iterable[str], tables: Mapping[str, Table]) -> dict[str, Table]:
+    """The tables, with tasks in these profiles only; in the others they have none."""
+    profiles = tuple(profiles)
+    return {name: partial(_tasks, profiles, make) for name, make in tables.items()}
+
+
+def _tasks(profiles: tuple[str, ...], make: Table, profile: str) -> list[Task]:
+    if profile not in profiles:
+        return []
+    return make(profile)
+
+
+def limited(law: Law, samples: int | None) -> Law:
+    """The law, dealing so many samples of the training pool only; None: all of them."""
+    if samples is None:
+        return law
+    return partial(partition.subset, law=law, samples=samples)
+
+
+def write_verdicts(paper: str, claims: Iterable[Claim]) -> dict[str, int]:
+    """Write a paper's verdicts beside its records, and count them."""
+    claims = list(claims)
+    write(results(paper) / "verdicts.json", claims)
+    return tally(claim for claim in claims if not claim.ours)

@@ -1,0 +1,559 @@
+"""FedCVR-Bolt's records and printed numbers as frames, and the chapter's pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ... import claims, data, metrics, plots, tables
+from ...methods import FedCVRBolt
+from ...plots import COLOURS, FAINT, INK, MARKERS, style
+from ...similarity import covariance_step
+from ..common import read, results
+from . import tasks, theory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from ...federation import Federation
+
+PAPER = "fedcvr_bolt"
+REGRESSION = ("table1_d1_iid", "table1_d1_noniid", "table1_d2_iid", "table1_d2_noniid")
+TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+LAST = 5  # rounds whose mean is reported, and over which a run goes up and down
+BOLT = "FedCVR-Bolt as released"
+PICK = "as released, uniform pick"
+CORRECTED = "FedCVR-Bolt corrected"
+SHUFFLED = "as released, shuffled coalitions"
+TURNS = "FedAvg in turn"
+RIVALS = ("FedAvg", "Power-of-Choice", "Active FL")
+
+
+# --- records --------------------------------------------------------------------------
+
+
+def printed(table: str):
+    """The paper's own numbers of Table "1", "2" or "4", accuracies as shares; a
+    DataFrame with our tags.
+    """
+    return tables.printed(Path(__file__).with_name("printed.csv"), table)
+
+
+def verdicts() -> list[claims.Claim]:
+    """The chapter's claims with their verdicts, as written beside the records."""
+    return claims.read(results(PAPER) / "verdicts.json")
+
+
+def records(*names: str, profile: str = "laptop") -> DataFrame:
+    """One line per run of some tables.
+
+    A metric is its mean over the last five rounds. ``unrest`` is the standard deviation
+    of the error or accuracy over them, ``area`` the mean of its curve after the
+    warm-up, by the trapezoidal rule.
+    """
+    import pandas as pd
+
+    frames = []
+    for name in names:
+        runs = tasks.TABLES[name](profile)
+        frame = read(PAPER, name, runs, last=LAST, course=True)
+        value = "mse" if name in REGRESSION else "accuracy"
+        warmups = [getattr(task.method, "warmup", None) for task in runs]
+        warmup = max(w for w in warmups if w is not None)
+        frame["unrest"] = [course[value][-LAST:].std() for course in frame["course"]]
+        frame["area"] = [area(course, value, warmup) for course in frame["course"]]
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def area(course: DataFrame, value: str, start: int) -> float:
+    """Mean height of a curve from round ``start`` on, by the trapezoidal rule.
+
+    Rounds need not lie equally far apart. A run with fewer than two such rounds has
+    none (nan).
+    """
+    late = course[course["round"] >= start]
+    if len(late) < 2:
+        return float("nan")
+    x = late["round"].to_numpy(float)
+    y = late[value].to_numpy(float)
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def regression() -> DataFrame:
+    """Table 1's runs."""
+    frame = records(*REGRESSION)
+    frame["log_mse"] = np.log(frame["mse"])
+    frame["log_unrest"] = np.log(frame["unrest"])
+    return frame
+
+
+def synthetic() -> DataFrame:
+    """The runs on Synthetic(1, 1), under one name."""
+    frame = records("synthetic_rivals", "synthetic_parts")
+    return frame.assign(dataset="synthetic")
+
+
+def images(setting: str = "α = 0.1") -> DataFrame:
+    """The laptop runs on MNIST, CIFAR-10 and CIFAR-100, or MNIST dealt IID."""
+    frame = records("table2")
+    return frame[frame["setting"] == setting]
+
+
+def own_scale(dataset: str) -> DataFrame | None:
+    """Runs at the paper's own scale, whole seeds only; None if there are none yet."""
+    name = f"{dataset}_paper"
+    path = results(PAPER) / f"{name}.json"
+    if not path.exists():
+        return None
+    done = tables.by_key(path)
+    runs = tasks.TABLES[name]("paper")
+    missing = {task.seed for task in runs if task.key not in done}
+    whole = [task for task in runs if task.seed not in missing]
+    if not whole:
+        return None
+    frame = read(PAPER, name, whole, last=LAST, course=True)
+    warmup = tasks.SCALES["paper"].warmup
+    courses = frame["course"]
+    frame["unrest"] = [course["accuracy"][-LAST:].std() for course in courses]
+    frame["area"] = [area(course, "accuracy", warmup) for course in courses]
+    return frame
+
+
+def recorded_agreement(dataset: str) -> DataFrame | None:
+    """How far coalitions agree with dates and with kinds at the paper's own scale.
+
+    A line for each run as released: the mean adjusted mutual information over the
+    rounds after the warm-up whose coalitions are kept. None without runs.
+    """
+    import pandas as pd
+
+    frame = own_scale(dataset)
+    if frame is None:
+        return None
+    name = f"{dataset}_paper"
+    done = tables.by_key(results(PAPER) / f"{name}.json")
+    lines = []
+    for task in tasks.TABLES[name]("paper"):
+        if task.tags["row"] == BOLT and task.seed in set(frame["seed"]):
+            record = done[task.key]["metrics"]
+            kinds = tasks.numbers(record["final"]["kinds"])
+            found = agreement(record["curves"], kinds, task.method.warmup)
+            lines.append((task.seed, *found))
+    return pd.DataFrame(lines, columns=["seed", "date", "class"])
+
+
+def agreement(
+    curves: Mapping[str, Sequence[Any]], kinds: np.ndarray, warmup: int
+) -> tuple[float, float]:
+    """Mean AMI of a record's coalitions with dates and with kinds, after the warm-up.
+
+    The coalitions of a round are formed before its clients train, so a date is the
+    round before it in which a client trained last; 0: never.
+    """
+    who = tasks.trained(curves["odd"], len(kinds))  # (rounds, K)
+    dates = np.zeros(len(kinds), int)
+    by_date = []
+    by_kind = []
+    for t, text in enumerate(curves["coalitions"]):
+        if text and t >= warmup:
+            coalitions = tasks.numbers(text)
+            by_date.append(metrics.ami(dates, coalitions))
+            by_kind.append(metrics.ami(kinds, coalitions))
+        dates[who[t]] = t + 1
+    return float(np.mean(by_date)), float(np.mean(by_kind))
+
+
+def runs_needed() -> DataFrame:
+    """Table 1's printed leads, in per cent, and the unpaired runs that each would
+    need.
+    """
+    table = printed("1").astype({"D": int})
+    bolt = table[table["row"] == BOLT]
+    rivals = table[table["row"] != BOLT]
+    cells = rivals.merge(bolt, on=["D", "heterogeneity"], suffixes=("", "_bolt"))
+    cells["lead"] = 100 * (1 - cells["mse_bolt"] / cells["mse"])
+    cells["runs"] = [
+        theory.seeds_needed(cell.mse - cell.mse_bolt, cell.mse_std, cell.mse_std_bolt)
+        for cell in cells.itertuples()
+    ]
+    return cells[["D", "heterogeneity", "row", "lead", "runs"]]
+
+
+def differences(frame: DataFrame, base: str, value: str = "accuracy") -> DataFrame:
+    """Each row's paired difference from a base over seeds: mean, low, high.
+
+    In points; in per cent, the minus sign for less, if ``value`` is a logarithm.
+    """
+    import pandas as pd
+
+    def unit(x: float) -> float:
+        return 100 * (np.expm1(x) if value.startswith("log_") else x)
+
+    lines = []
+    for row in frame["row"].unique():
+        if row != base:
+            pair = tables.paired(frame, "row", row, base, value, ["seed"])
+            lines.append((row, *map(unit, pair[:3])))
+    return pd.DataFrame(lines, columns=["row", "mean", "low", "high"])
+
+
+def with_one_fit(part: DataFrame) -> DataFrame:
+    """A cell of Table 1 with a further row: one least-squares fit to all training
+    data.
+    """
+    import pandas as pd
+
+    one = part[part["row"] == "FedAvg"].assign(row="one fit to all data")
+    errors = [theory.pooled(*data.generate(name)) for name in one["dataset"]]
+    one["log_mse"] = np.log(errors)
+    return pd.concat([part, one], ignore_index=True)
+
+
+def table1_differences(kind: str = "non-IID") -> dict[str, DataFrame]:
+    """Two cells of Table 1: by how many per cent each error differs from FedAvg's."""
+    frame = regression()
+    groups = "one group" if kind == "IID" else "two groups"
+    found = {}
+    for D in (1, 2):
+        part = frame[(frame["D"] == D) & (frame["heterogeneity"] == kind)]
+        if kind == "non-IID":
+            part = with_one_fit(part)
+        found[f"D = {D}, {groups}"] = differences(part, "FedAvg", "log_mse")
+    return found
+
+
+def unrest_table() -> dict[str, DataFrame]:
+    """How steady the last rounds are, as a multiple of FedAvg's standard deviation."""
+    frame = regression()
+    found = {}
+    for D in (1, 2):
+        part = frame[(frame["D"] == D) & (frame["heterogeneity"] == "non-IID")]
+        cell = differences(part, "FedAvg", "log_unrest")
+        for name in ("mean", "low", "high"):
+            cell[name] = 1 + cell[name] / 100
+        found[f"D = {D}, two groups"] = cell
+    return found
+
+
+def image_differences() -> dict[str, DataFrame]:
+    """Table 2's data sets at laptop scale: points above or below FedAvg."""
+    frame = images()
+    found = {}
+    for name, title in TITLES.items():
+        part = frame[frame["dataset"] == name]
+        found[title] = differences(part, "FedAvg")
+    return found
+
+
+def mnist() -> DataFrame:
+    """MNIST at the paper's own scale, or at laptop scale until that has been run."""
+    own = own_scale("mnist")
+    if own is not None:
+        return own.assign(scale="the paper's scale")
+    laptop = images()
+    return laptop[laptop["dataset"] == "mnist"].assign(scale="laptop scale")
+
+
+def largest_difference(frame: DataFrame) -> float:
+    """The mean difference from FedAvg that is farthest from zero, in points."""
+    return float(differences(frame, "FedAvg")["mean"].abs().max())
+
+
+def both_scales() -> DataFrame:
+    """The image data, by their titles, at laptop scale and, where run, at the
+    paper's.
+    """
+    import pandas as pd
+
+    frames = [images().assign(scale="laptop scale")]
+    for dataset in ("mnist", "cifar10"):
+        own = own_scale(dataset)
+        if own is not None:
+            frames.append(own.assign(scale="the paper's scale"))
+    whole = pd.concat(frames, ignore_index=True)
+    return whole.assign(data=whole["dataset"].map(TITLES))
+
+
+def printed_images() -> DataFrame:
+    """Tables 2 and 4 in one frame, every cell once."""
+    import pandas as pd
+
+    both = pd.concat([printed("2"), printed("4")]).drop_duplicates(["dataset", "row"])
+    return both.assign(data=both["dataset"].map(TITLES))
+
+
+# --- pictures -------------------------------------------------------------------------
+
+
+def _figure(
+    rows: int, columns: int, width: float, height: float, **how: Any
+) -> tuple[Figure, np.ndarray]:
+    from matplotlib.figure import Figure
+
+    style()
+    fig = Figure(figsize=(width, height))
+    return fig, fig.subplots(rows, columns, squeeze=False, **how)
+
+
+def overview() -> Figure:
+    """A round: coalitions by what was sent last, one representative each, one model."""
+    fig, axes = _figure(1, 1, 5.4, 4.6)
+    ax = axes[0, 0]
+    ax.set(xlim=(0, 8), ylim=(0, 6.8), aspect="equal")
+    ax.axis("off")
+    angles = np.arange(7) * 2.4
+    spiral = 0.32 * np.sqrt(np.arange(7))[:, None]
+    members = spiral * np.stack([np.cos(angles), np.sin(angles)], 1)  # (7, 2)
+    for p, x in enumerate([1.2, 4.0, 6.8]):
+        colour = COLOURS[p]
+        centre = (x, 5.6)
+        ax.add_patch(_circle(centre, 1.05, fill=False, ec=colour, ls="--", lw=1.2))
+        ax.plot(*(members[1:] + centre).T, "o", color=colour, alpha=0.4, ms=6)
+        ax.plot(*centre, MARKERS[p], color=colour, ms=11, mec=INK)
+        arrow = {"arrowstyle": "<->", "color": colour, "lw": 1.8, "shrinkA": 8}
+        ax.annotate("", (2.4 + 1.6 * p, 2.6), centre, arrowprops=arrow)
+    box = {"boxstyle": "round,pad=0.6", "fc": "white", "ec": INK}
+    words = (
+        "server: keeps what each client sent last\n"
+        "1  forms P coalitions of like models\n"
+        "2  scores each client: how much does it\n    tell about the mean of all?\n"
+        "3  draws one client of each coalition\n"
+        "4  averages what these send back"
+    )
+    ax.text(4.0, 1.4, words, ha="center", va="center", ma="left", bbox=box)
+    ax.text(0.2, 3.2, "down: the\nglobal model", fontsize=9.5)
+    ax.text(6.2, 3.2, "up: what these\nthree trained", fontsize=9.5)
+    return fig
+
+
+def _circle(centre: tuple[float, float], radius: float, **how: Any) -> Any:
+    from matplotlib.patches import Circle
+
+    return Circle(centre, radius, **how)
+
+
+def poll(
+    opinions: np.ndarray, groups: Sequence[np.ndarray], polls: int = 3000
+) -> Figure:
+    """Clients' opinions (K, 2) in two groups; and how far two kinds of polls are
+    off.
+    """
+    rng = np.random.default_rng(0)
+    everyone = np.arange(len(opinions))
+    ways = {"ten at random": [everyone, everyone], "five of each group": groups}
+    fig, axes = _figure(1, 2, 8.6, 3.2)
+    left, right = axes[0]
+    for group, marker in zip(groups, "os", strict=True):
+        left.plot(*opinions[group].T, marker, alpha=0.5)
+    for way, sides in ways.items():
+        asked = [[rng.choice(side, 5) for side in sides] for _ in range(polls)]
+        means = opinions[np.array(asked).reshape(polls, 10)].mean(1)  # (polls, 2)
+        off = np.linalg.norm(means - opinions.mean(0), axis=1)
+        right.hist(off, 40, alpha=0.6, label=f"{way}: {off.mean():.3f} on average")
+    right.legend()
+    left.set(title="each client's own line", xlabel="intercept θ₀", ylabel="slope θ₁")
+    right.set(title="error of a poll", xlabel="distance from the mean of all")
+    right.set_ylabel("polls")
+    return fig
+
+
+def visits(runs: Mapping[str, Sequence[theory.WatchedRound]], warmup: int) -> Figure:
+    """Who trained in which round, a panel for each policy."""
+    fig, axes = _figure(1, len(runs), 2.7 * len(runs), 3.0, sharey=True)
+    for ax, (name, past) in zip(axes[0], runs.items(), strict=True):
+        dots = [(t + 1, k) for t, now in enumerate(past) for k in now.picked]
+        ax.plot(*np.transpose(dots), ".", markersize=3)
+        ax.axvline(warmup + 0.5, color="0.5", linewidth=0.8)
+        ax.set(title=name, xlabel="round")
+    axes[0, 0].set_ylabel("client")
+    return fig
+
+
+def dates_and_classes(
+    runs: Mapping[str, tuple[Sequence[theory.WatchedRound], np.ndarray]], warmup: int
+) -> Figure:
+    """Coalitions in the last round, by date and by class; and both over the rounds.
+
+    ``runs`` has for each data set a run that was followed, and each client's majority
+    class (K,). A column of squares is a coalition.
+    """
+    fig, axes = _figure(len(runs), 3, 9.6, 3.0 * len(runs), width_ratios=(1, 1, 1.25))
+    for row, (name, (past, kinds)) in zip(axes, runs.items(), strict=True):
+        now = past[-1]
+        coalitions = now.coalitions.numpy()
+        dates = len(past) - now.waited
+        _stacks(row[0], coalitions, dates, "viridis", f"{name}: by date")
+        _stacks(row[1], coalitions, kinds, "tab10", f"{name}: by class")
+        late = past[warmup:]
+        rounds = np.arange(warmup + 1, len(past) + 1)
+        row[2].plot(rounds, theory.agreement(late), label="with the date")
+        row[2].plot(rounds, theory.agreement(late, kinds), "--", label="with the class")
+        row[2].axhline(0, color=INK, linewidth=0.8)
+        row[2].set(title="coalitions agree", xlabel="round", ylabel="AMI")
+        row[2].set_ylim(-0.2, 0.8)
+        row[2].legend(loc="upper right", ncols=2, fontsize=8.5)
+    return fig
+
+
+def _stacks(
+    ax: Axes, coalitions: np.ndarray, colours: np.ndarray, cmap: str, title: str
+) -> None:
+    """Clients as squares, stacked by coalition, sorted and coloured by some number."""
+    places = []
+    shades = []
+    order = np.argsort(-np.bincount(coalitions))
+    for x, p in enumerate(order):
+        members = np.sort(colours[coalitions == p])
+        places += [(x, y) for y in range(len(members))]
+        shades += members.tolist()
+    size = 1500 / max(np.bincount(coalitions).max(), 20)
+    ax.scatter(*np.transpose(places), c=shades, cmap=cmap, marker="s", s=size)
+    ax.set(title=title, xlabel="coalition", ylabel="its clients", xticks=[])
+    ax.margins(0.12)
+
+
+def choice_over_beta(
+    runs: Mapping[str, Sequence[theory.WatchedRound]], betas: Sequence[float]
+) -> Figure:
+    """How freely representatives are drawn, for any β; dotted: the paper's β = 1."""
+    fig, axes = _figure(1, 1, 6.4, 3.2)
+    ax = axes[0, 0]
+    for i, (name, past) in enumerate(runs.items()):
+        free = [theory.freedom(past, beta) for beta in betas]
+        ax.semilogx(betas, free, f"{MARKERS[i]}-", markersize=4, label=name)
+    ax.axvline(1, color="0.5", linestyle=":")
+    ax.set(xlabel="β", ylabel="entropy, as a share of lots", ylim=(0, 1.05))
+    ax.legend(fontsize=8.5)
+    return fig
+
+
+def uphill(runs: Mapping[str, Sequence[theory.Look]], warmup: int) -> Figure:
+    """Alignment, noise and global loss of watched runs, round by round."""
+    fig, axes = _figure(1, 3, 9.6, 3.1)
+    for i, (name, found) in enumerate(runs.items()):
+        rounds = np.arange(warmup + 1, warmup + len(found) + 1)
+        how = {"color": COLOURS[i], "linewidth": 1.4, "label": name}
+        axes[0, 0].plot(rounds, [look.alignment for look in found], **how)
+        axes[0, 1].semilogy(rounds, [look.noise for look in found], **how)
+        axes[0, 2].plot(rounds, [look.loss for look in found], **how)
+    axes[0, 0].axhline(0, color=INK, linewidth=1)
+    axes[0, 0].set_yscale("symlog", linthresh=2)
+    axes[0, 1].axhline(1, color=INK, linewidth=1)
+    titles = ("A3: above 0?", "variance (lots: 1)", "global training loss")
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set(title=title, xlabel="round")
+    axes[0, 0].legend(fontsize=8.5)
+    return fig
+
+
+def goals(
+    z: np.ndarray, coalitions: np.ndarray, brought: Mapping[str, np.ndarray]
+) -> Figure:
+    """Clients' goals z (K, 2), their mean, and what each weighting brings home.
+
+    Assumption A3 fails in the disc between the mean and what own weights bring.
+    """
+    fig, axes = _figure(1, 1, 4.6, 3.6)
+    ax = axes[0, 0]
+    middle = z.mean(0)
+    ax.scatter(*z.T, c=[COLOURS[p] for p in coalitions], s=18, alpha=0.7)
+    bias = brought["own"] - middle
+    ax.add_patch(_circle(middle + bias / 2, np.linalg.norm(bias) / 2, alpha=0.3))
+    for name, colour in zip(brought, COLOURS[3:], strict=False):
+        ax.plot(*brought[name], "*", color=colour, markersize=13, label=f"{name}: z̃")
+    ax.plot(*middle, "k+", markersize=16, label="z̄, the minimum")
+    ax.set(aspect="equal", xlabel="θ₁", ylabel="θ₂", title="A3 fails in the disc")
+    ax.legend(fontsize=8.5)
+    return fig
+
+
+def floors(
+    ends: Mapping[str, Mapping[str, Sequence[float]]], etas: Sequence[float]
+) -> Figure:
+    """Where the squared gradient ends for each learning rate: a panel for each case."""
+    fig, axes = _figure(1, len(ends), 4.4 * len(ends), 3.3)
+    for ax, (title, lines) in zip(axes[0], ends.items(), strict=True):
+        for i, (name, end) in enumerate(lines.items()):
+            ax.loglog(etas, end, f"{MARKERS[i]}-", color=COLOURS[3 + i], label=name)
+        ax.set(title=title, xlabel="learning rate η", ylabel="mean ‖∇L‖²")
+        ax.minorticks_off()
+        ax.set_xticks(etas, [f"{eta:g}" for eta in etas])
+        ax.legend(fontsize=8.5)
+    return fig
+
+
+def forest(
+    panels: Mapping[str, DataFrame], xlabel: str, line: float = 0.0, log: bool = False
+) -> Figure:
+    """Mean and interval of each row, a panel for each frame of `differences`.
+
+    A square, in another colour, has an interval that excludes the line.
+    """
+    names = list(dict.fromkeys(row for part in panels.values() for row in part["row"]))
+    height = 0.27 * len(names) + 0.9
+    width = 2.4 + 2.1 * len(panels)
+    fig, axes = _figure(1, len(panels), width, height, sharey=True)
+    for ax, (title, part) in zip(axes[0], panels.items(), strict=True):
+        ax.axvline(line, color=INK, linewidth=1)
+        for cell in part.itertuples():
+            place = names.index(cell.row)
+            clear = cell.low > line or cell.high < line
+            colour = COLOURS[1] if clear else COLOURS[0]
+            ax.plot([cell.low, cell.high], [place, place], color=colour, lw=1.8)
+            ax.plot(cell.mean, place, "s" if clear else "o", color=colour, ms=4.5)
+        if log:
+            ax.set_xscale("log")
+        ax.set(title=title, xlabel=xlabel)
+        ax.grid(axis="y", color=FAINT)
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    return fig
+
+
+def learning(rows: Sequence[str]) -> Figure:
+    """Accuracy over the rounds on Synthetic and MNIST; mean and spread over seeds."""
+    digits = mnist()
+    fig, axes = _figure(1, 2, 9.6, 3.8)
+    for ax, frame in zip(axes[0], (records("synthetic_rivals"), digits), strict=True):
+        runs = {row: list(frame.loc[frame["row"] == row, "course"]) for row in rows}
+        plots.curves(runs, "accuracy", ax=ax)
+    axes[0, 0].set_title("Synthetic(1, 1)")
+    axes[0, 1].set_title(f"MNIST, {digits['scale'].iloc[0]}")
+    axes[0, 0].get_legend().remove()
+    return fig
+
+
+def costs(fed: Federation, sizes: Sequence[int], width: int = 300) -> DataFrame:
+    """Seconds of the server's work in a round, for K clients and some parameters.
+
+    The last line is ten clients' training, in this federation.
+    """
+    import pandas as pd
+
+    lines = []
+    rng = torch.Generator().manual_seed(0)
+    for K in sizes:
+        rows = torch.randn(K, width, generator=rng).double()
+        seconds = _seconds(FedCVRBolt().form, rows, 10, 0)
+        lines.append((f"coalitions of {K:,} clients", seconds))
+    old = torch.ones(K, width).double()
+    share = torch.ones(K).double() / K
+    seconds = _seconds(covariance_step, old, old, rows, share, 0.1)
+    lines.append((f"covariances of {K:,} clients", seconds))
+    seconds = _seconds(fed.train, fed.start()[0], torch.arange(10))
+    lines.append(("ten clients train ten steps", seconds))
+    return pd.DataFrame(lines, columns=["", "seconds"]).set_index("").round(4)
+
+
+def _seconds(work: Callable[..., Any], *args: Any) -> float:
+    start = perf_counter()
+    work(*args)
+    return perf_counter() - start

@@ -1,0 +1,16 @@
+"""FedGWC's chapter: its runs, its theory, its figures.
+
+| module | what |
+|---|---|
+| `claims` | what the paper says, judged |
+| `controls` | FedGWC's rules side by side, and controls that fork from it |
+| `figures` | its records as frames and pictures |
+| `tasks` | the runs behind its tables |
+| `theory` | what can be checked without data |
+| `__main__` | writes the record of equal clients that are split |
+| `printed.csv` | the paper's own numbers |
+"""
+
+from . import claims, controls, figures, tasks, theory
+
+__all__ = ["claims", "controls", "figures", "tasks", "theory"]

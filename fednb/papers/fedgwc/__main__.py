@@ -1,0 +1,9 @@
+"""Play equal clients, and record who is split: ``python -m fednb.papers.fedgwc``.
+
+Writes ``book/results/fedgwc/null_splits.json``; it takes a few minutes of one core.
+"""
+
+from ..common import results
+from .theory import write_null_splits
+
+write_null_splits(results("fedgwc") / "null_splits.json")

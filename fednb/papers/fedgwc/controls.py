@@ -1,0 +1,401 @@
+"""Controls that fork from FedGWC at its first split, rules that watch one run, and
+what is measured.
+
+`Shuffled` and `Replayed` are two controls with random members. `Shuffled` clusters on:
+after the first split its own losses decide when and how it splits again. `Replayed`
+repeats each split of a FedGWC that runs beside it, so that rounds and sizes of all
+splits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import experiment, metrics
+from ...methods import FedGWC
+from ...methods.fedgwc import Seen
+from ...methods.fedgwc import State as Clustered
+from ...views import follow, pack, unpack
+from ..common import DIGITS
+
+# --- controls that fork from FedGWC at its first split --------------------------------
+
+
+@dataclass(frozen=True)
+class Shuffled(FedGWC):
+    """FedGWC's splits with their sizes, but who goes where is drawn at random."""
+
+    def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
+        """Permute the labels that FedGWC would give."""
+        y = super().split(P, sampled, seed)
+        return y[torch.as_tensor(np.random.default_rng(seed).permutation(len(y)))]
+
+
+@dataclass(frozen=True)
+class Told(FedGWC):
+    """FedGWC's first attempt, but into given clusters; then no more."""
+
+    truth: tuple[int, ...] = ()
+
+    def split(self, P: Tensor, sampled: int, seed: int) -> Tensor:
+        """Give the truth while all clients are together."""
+        return (
+            torch.tensor(self.truth)
+            if len(P) == len(self.truth)
+            else torch.zeros(len(P), dtype=torch.int64)
+        )
+
+
+@dataclass(frozen=True)
+class Unsplit(FedGWC):
+    """FedGWC that never looks: it trains in the clusters that it has."""
+
+    def due(self, calm: Tensor, sampled: int, K: int) -> bool:
+        """Never."""
+        return False
+
+
+class Replay(NamedTuple):
+    """The control's models and clusters, and the FedGWC whose splits it repeats."""
+
+    theta: Tensor  # (C, D)
+    labels: Tensor  # (K,)
+    clusters: Tensor  # (K,)
+    control: Clustered
+    original: Clustered
+    memory: dict[
+        str, np.ndarray
+    ]  # of the original's federation: visits, draws, traffic
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Random members at FedGWC's own rounds and sizes, split by split.
+
+    The original FedGWC runs beside the control, in a federation of its own with the
+    same seed. Up to its first split the two are one. Whenever one of the original's
+    clusters is split, the control's cluster of the same number, which has the same
+    size, is split into parts of the same sizes, with members drawn at random. Sizes
+    agree, so as many clients are sampled in every round. The meter counts the
+    control's work only.
+    """
+
+    method: FedGWC
+
+    def init(self, fed) -> Replay:
+        """Start as FedGWC does."""
+        state = self.method.init(fed)
+        return self.state(state, state, fed.snapshot())
+
+    def step(self, state: Replay, fed, t: int) -> Replay:
+        """Run a round of the original, then one of the control, then split alike."""
+        own = fed.snapshot()
+        fed.restore(state.memory)
+        original = self.method.step(state.original, fed, t)
+        memory = fed.snapshot()
+        if len(original.rows) == 1:  # not split yet: one round serves both
+            return self.state(original, original, memory)
+        fed.restore(own)
+        control = Unsplit(**all_fields(self.method)).step(state.control, fed, t)
+        sizes = split_sizes(state.original.clusters, original.clusters)
+        control = self.divide(control, sizes, fed.draw())
+        return self.state(control, original, memory)
+
+    def divide(
+        self, control: Clustered, sizes: list[list[int]], seed: int
+    ) -> Clustered:
+        """Split each of the control's clusters into parts of given sizes, at random."""
+        rng = np.random.default_rng(seed)
+        parts = []
+        for c, (members, model) in enumerate(unpack(control, self.method.aggregator)):
+            labels = np.repeat(np.arange(len(sizes[c])), sizes[c])
+            labels = torch.as_tensor(rng.permutation(labels))
+            for part in range(len(sizes[c])):
+                inside = labels == part
+                parts.append((members[inside], follow(model, inside), c))
+        origin = torch.tensor([c for *_, c in parts])  # (C,) the cluster it came from
+        return control._replace(
+            **pack(parts), mse=control.mse[origin], calm=control.calm[origin]
+        )
+
+    @staticmethod
+    def state(
+        control: Clustered, original: Clustered, memory: dict[str, np.ndarray]
+    ) -> Replay:
+        """What serves the clients is the control."""
+        return Replay(
+            theta=control.theta,
+            labels=control.labels,
+            clusters=control.clusters,
+            control=control,
+            original=original,
+            memory=memory,
+        )
+
+
+def split_sizes(before: Tensor, after: Tensor) -> list[list[int]]:
+    """For each cluster of ``before`` (K,) the sizes of its parts in ``after`` (K,)."""
+    out = []
+    for c in range(int(before.max()) + 1):
+        _, sizes = after[before == c].unique(return_counts=True)
+        out.append(sizes.tolist())
+    return out
+
+
+def all_fields(method: FedGWC) -> dict[str, Any]:
+    """The fields of a method by name, for a control that has the same ones."""
+    return {field.name: getattr(method, field.name) for field in fields(method)}
+
+
+class Watched(NamedTuple):
+    """FedAvg's model, and what each of R rules makes of the clients' losses."""
+
+    theta: Tensor  # (1, D)
+    labels: Tensor  # (K,) zeros
+    P: Tensor  # (R, K, K)
+    visits: Tensor  # (R, K, K)
+    mse: Tensor  # (R,)
+    calm: Tensor  # (R,)
+    first: Tensor  # (R,) the round of the first attempt, 0 before it
+    found: Tensor  # (R, K) its labels
+    block: Tensor  # (R, K, K) what it clustered
+
+
+@dataclass(frozen=True)
+class Watch:
+    """FedAvg, watched by rules: until its first split FedGWC is FedAvg, so one run
+    tells when and how each rule would split.
+
+    Each rule makes its first attempt and then only goes on to observe. Clients are
+    sampled uniformly, whatever ``priority`` a rule has.
+    """
+
+    rules: tuple[tuple[str, FedGWC], ...]
+    sampled: int | float = 1.0
+
+    def init(self, fed) -> Watched:
+        """Start with FedAvg's model and each rule's P."""
+        theta, R = fed.start(), len(self.rules)
+        P = torch.stack(
+            [
+                theta.new_full((fed.K, fed.K), rule.initial / fed.K**2)
+                for _, rule in self.rules
+            ]
+        )
+        zeros = torch.zeros(R, dtype=torch.int64)
+        return Watched(
+            theta,
+            torch.zeros_like(fed.n),
+            P,
+            0 * P,
+            P.new_ones(R),
+            zeros,
+            zeros,
+            zeros[:, None] + 0 * fed.n,
+            P,
+        )
+
+    def step(self, state: Watched, fed, t: int) -> Watched:
+        """Run a round of FedAvg, and let each rule see its losses."""
+        S, everyone, seed = fed.sample(self.sampled), torch.arange(fed.K), fed.draw()
+        up = fed.train(state.theta[0], S)
+        P, visits, mse, calm, first, found, block = (x.clone() for x in state[2:])
+        for r, (_, rule) in enumerate(self.rules):
+            seen = rule.observe(
+                (P[r], visits[r], mse[r], calm[r]), S, up.losses, fed.n[S], fed.K
+            )
+            P[r], visits[r], mse[r], calm[r] = seen
+            if not first[r] and rule.due(calm[r], len(S), fed.K):
+                first[r], block[r] = t + 1, rule.block(P[r], visits[r], everyone)
+                found[r] = rule.split(block[r], len(S), seed)
+        n = fed.n[S] / fed.n[S].sum()
+        return Watched(
+            (n @ up.theta)[None],
+            state.labels,
+            P,
+            visits,
+            mse,
+            calm,
+            first,
+            found,
+            block,
+        )
+
+
+class Looked(NamedTuple):
+    """FedAvg's model, what each of R rules has learned, and every look so far."""
+
+    theta: Tensor  # (1, D)
+    labels: Tensor  # (K,) zeros
+    P: Tensor  # (R, K, K)
+    visits: Tensor  # (R, K, K)
+    mse: Tensor  # (R,)
+    calm: Tensor  # (R,)
+    looks: Tensor  # (L, 2) rule and round of each look, from 1
+    found: Tensor  # (L, K) what it found; all 0: no split
+
+
+@dataclass(frozen=True)
+class WatchAll:
+    """FedAvg, watched by rules from round ``warmup`` on; every look of each is kept.
+
+    Until its first split FedGWC is FedAvg. What a rule finds later on tells whether it
+    would find the same again: nothing is split, so the rule goes on with all clients,
+    and waits after every look as it does after a vain one. Clients are sampled
+    uniformly, whatever ``priority`` a rule has.
+    """
+
+    rules: tuple[tuple[str, FedGWC], ...]
+    sampled: int | float = 1.0
+    warmup: int = 0  # rounds that no rule sees: a warm start
+
+    def init(self, fed) -> Looked:
+        """Start with FedAvg's model and each rule's P."""
+        theta = fed.start()
+        first = [
+            theta.new_full((fed.K, fed.K), rule.initial / fed.K**2)
+            for _, rule in self.rules
+        ]
+        P = torch.stack(first)
+        return Looked(
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            P=P,
+            visits=torch.zeros_like(P),
+            mse=P.new_ones(len(P)),
+            calm=torch.zeros(len(P), dtype=torch.long),
+            looks=torch.zeros(0, 2, dtype=torch.long),
+            found=torch.zeros(0, fed.K, dtype=torch.long),
+        )
+
+    def step(self, state: Looked, fed, t: int) -> Looked:
+        """Run a round of FedAvg, and let each rule see its losses."""
+        sampled = fed.sample(self.sampled)
+        seed = fed.draw()
+        up = fed.train(state.theta[0], sampled)
+        share = fed.n[sampled] / fed.n[sampled].sum()
+        trained = state._replace(theta=(share @ up.theta)[None])
+        if t < self.warmup:
+            return trained
+        everyone = torch.arange(fed.K)
+        rules_see = []
+        looks = []
+        found = []
+        for r, (_, rule) in enumerate(self.rules):
+            seen = Seen(state.P[r], state.visits[r], state.mse[r], state.calm[r])
+            seen = rule.observe(seen, sampled, up.losses, fed.n[sampled], fed.K)
+            if rule.due(seen.calm, len(sampled), fed.K):
+                block = rule.block(seen.P, seen.visits, everyone)
+                looks.append(torch.tensor([[r, t + 1]]))
+                found.append(rule.split(block, len(sampled), seed)[None])
+                if rule.retry == "reset":
+                    seen = seen._replace(
+                        mse=torch.ones_like(seen.mse), calm=torch.zeros_like(seen.calm)
+                    )
+            rules_see.append(seen)
+        return trained._replace(
+            P=torch.stack([seen.P for seen in rules_see]),
+            visits=torch.stack([seen.visits for seen in rules_see]),
+            mse=torch.stack([seen.mse for seen in rules_see]),
+            calm=torch.stack([seen.calm for seen in rules_see]),
+            looks=torch.cat([state.looks, *looks]),
+            found=torch.cat([state.found, *found]),
+        )
+
+
+# --- measures -------------------------------------------------------------------------
+
+
+def measure_fedgwc(fed, state) -> dict[str, Any]:
+    """The usual numbers, "balanced accuracy" as the released code computes it, and the
+    Rand index of Tables 4 and 7.
+    """
+    counts = fed.evaluate(state.theta, state.labels).confusion.cpu().numpy()
+    out = {
+        "balanced_released": metrics.average(
+            metrics.share_weighted_accuracy(counts, fed.truth.counts)
+        )
+    }
+    if fed.truth.labels is not None:
+        out["rand"] = metrics.rand_index(
+            fed.truth.labels, getattr(state, "clusters", state.labels).numpy()
+        )
+    return experiment.measure(fed, state) | out
+
+
+def measure_watch(fed, state) -> dict[str, Any]:
+    """For each rule its MSE, its first attempt and how good that is; for the first rule
+    also what it saw.
+    """
+    out = {f"mse_{r}": float(x) for r, x in enumerate(state.mse)}
+    out |= {f"first_{r}": int(x) for r, x in enumerate(state.first)}
+    for r, labels in enumerate(state.found):
+        out |= {
+            f"{name}_{r}": value
+            for name, value in experiment.measure_clusters(fed, labels).items()
+        }
+    rounded = [[round(float(x), 4) for x in row] for row in state.block[0]]
+    return out | {
+        "P": rounded,
+        "found": state.found.tolist(),
+        "counts": fed.truth.counts.tolist(),
+    }
+
+
+def members(labels: Tensor) -> str | None:
+    """Who is in which cluster (K,), a character for each client; None: too many."""
+    if int(labels.max()) >= len(DIGITS):
+        return None
+    return "".join(DIGITS[c] for c in labels.tolist())
+
+
+def measure_members(fed, state, at: Sequence[int] = ()) -> dict[str, Any]:
+    """`measure_fedgwc`, and in the rounds ``at``, from 1, who is in which cluster."""
+    out = measure_fedgwc(fed, state)
+    if fed.t + 1 in at:
+        out["members"] = members(getattr(state, "clusters", state.labels))
+    return out
+
+
+def measure_looks(fed, state: Looked, final: int = 0) -> dict[str, Any]:
+    """FedAvg's usual numbers and each rule's MSE; in round ``final`` also every look.
+
+    Of rule r, ``looks_r`` are [round, clusters found, Rand index] of its looks; where
+    it split first, ``split_r`` is the round (0: it never did), ``members_r`` tells who
+    went where, and ``was_r``, ``rand_r`` and others how good that is.
+    """
+    out = measure_fedgwc(fed, state)
+    out |= {f"mse_{r}": float(x) for r, x in enumerate(state.mse)}
+    if fed.t + 1 != final:
+        return out
+    for r in range(len(state.mse)):
+        own = state.looks[:, 0] == r
+        rounds = state.looks[own, 1].tolist()
+        found = state.found[own]
+        out[f"looks_{r}"] = [
+            [t, int(labels.max()) + 1, rand_with_truth(fed, labels)]
+            for t, labels in zip(rounds, found, strict=True)
+        ]
+        splits = found.any(1).nonzero()[:, 0].tolist()
+        out[f"split_{r}"] = rounds[splits[0]] if splits else 0
+        if splits:
+            labels = found[splits[0]]
+            out[f"members_{r}"] = members(labels)
+            out[f"rand_{r}"] = rand_with_truth(fed, labels)
+            for name, value in experiment.measure_clusters(fed, labels).items():
+                out[f"{name}_{r}"] = value
+    out["counts"] = fed.truth.counts.tolist()
+    return out
+
+
+def rand_with_truth(fed, labels: Tensor) -> float | None:
+    """The Rand index of labels (K,), to three digits; None without hidden groups."""
+    if fed.truth.labels is None:
+        return None
+    return round(metrics.rand_index(fed.truth.labels, labels.numpy()), 3)

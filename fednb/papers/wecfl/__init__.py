@@ -1,0 +1,14 @@
+"""WeCFL's chapter: its runs, its theory, its figures, its claims.
+
+| module | what |
+|---|---|
+| `claims` | the paper's claims, judged on the records |
+| `figures` | its records as frames and pictures |
+| `tasks` | the runs behind its tables |
+| `theory` | what can be checked without data |
+| `printed.csv` | the paper's own numbers |
+"""
+
+from . import claims, figures, tasks, theory
+
+__all__ = ["claims", "figures", "tasks", "theory"]

@@ -1,0 +1,653 @@
+"""WeCFL's records and printed numbers as frames, tables and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ... import data, metrics, models, partition, plots, tables
+from ...clustering import kmeans_objective, weighted_kmeans
+from ...federation import Federation
+from ...methods import FixedClusters, WeCFL
+from ...methods.wecfl import represent
+from ...params import mean_by
+from ...similarity import cosine
+from ...training import Local
+from ..common import read, results
+from .tasks import CURVES, SCALES, TABLES, in_the_plane, law
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+ACCURACY, MACRO_F1 = CURVES
+WIDTH = 7.2  # inches: as wide as the page
+DATASETS = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+CLUSTER_WISE = ("α = (0.1, 10)", "(3, 2)-class")
+CLIENT_WISE = ("α = 0.1", "2-class")
+SETTINGS = (*CLUSTER_WISE, *CLIENT_WISE)
+OWN_SCALE = ("scale_cifar10_class", "scale_cifar10_alpha", "scale_fashion_class")
+LAPTOP = f"laptop scale ({SCALES['laptop']})"
+OWN = f"the paper's scale ({SCALES['paper']})"
+
+# --- records as frames ----------------------------------------------------------------
+
+
+def printed(table: str) -> DataFrame:
+    """The paper's own numbers of Table "2" or "5", as shares, with our tags."""
+    return tables.printed(Path(__file__).with_name("printed.csv"), table)
+
+
+def paper() -> DataFrame:
+    """The paper's own numbers of both tables."""
+    import pandas as pd
+
+    return pd.concat([printed("2"), printed("5")], ignore_index=True)
+
+
+def records(table: str, profile: str = "laptop") -> DataFrame:
+    """A table's records, a line per run; a metric is the mean of its last 3 rounds."""
+    return read("wecfl", table, TABLES[table](profile), last=3)
+
+
+def with_halves(frame: DataFrame) -> DataFrame:
+    """A table's frame with lines for ensembles of five.
+
+    They are the first five members of the ten, measured beside them.
+    """
+    import pandas as pd
+
+    names = {f"half_{name}": name for name in CURVES}
+    few = frame[frame["row"].isin(["FedAvg+", "FedProx+"])]
+    few = few.drop(columns=[*CURVES]).rename(columns=names).assign(K=5)
+    return pd.concat([few, frame.drop(columns=[*names])], ignore_index=True)
+
+
+@cache
+def both() -> DataFrame:
+    """Tables 2 and 5 at laptop scale: the paper's rows and our controls."""
+    import pandas as pd
+
+    halves = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
+    frame = with_halves(pd.concat(records(name) for name in halves))
+    last = frame["row"].eq("Oracle clusters")
+    return frame.sort_values("K", kind="stable", key=lambda K: K + last)
+
+
+@cache
+def own_scale() -> DataFrame:
+    """What there is of the runs at the paper's own scale: whole seeds of each table.
+
+    Empty, with the columns of `both`, as long as there is none.
+    """
+    import pandas as pd
+
+    found = [both().head(0)]
+    for table in OWN_SCALE:
+        path = results("wecfl") / f"{table}.json"
+        have = set(tables.by_key(path))
+        by_seed: dict[int, list] = {}
+        for task in TABLES[table]("paper"):
+            by_seed.setdefault(task.seed, []).append(task)
+        whole = [
+            tasks
+            for tasks in by_seed.values()
+            if have.issuperset(task.key for task in tasks)
+        ]
+        tasks = [task for seed in whole for task in seed]
+        if tasks:
+            found.append(tables.frame(tasks, path, last=3))
+    return pd.concat(found, ignore_index=True)
+
+
+def curves(figure: str) -> dict[str, list[DataFrame]]:
+    """The curves of Figure 2 or 3: a list of runs for each line."""
+    path = results("wecfl") / f"{figure}.json"
+    return tables.curves(TABLES[figure]("laptop"), path)
+
+
+def geometry() -> DataFrame | None:
+    """The runs behind Figures 4, 5, 7 and 8, with their curves; None if not made
+    yet.
+    """
+    if not (results("wecfl") / "geometry.json").exists():
+        return None
+    return read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
+
+
+def mean_over_seeds(frame: DataFrame, by: list[str], value: str) -> DataFrame:
+    """One line per cell of ``by``, the mean over its seeds and all else."""
+    return frame.groupby(by, sort=False, as_index=False)[value].mean()
+
+
+def changes(course: DataFrame) -> list[int]:
+    """The rounds in which the clusters of a run changed.
+
+    Curves tell the clusters' adjusted Rand index and completeness, so a change is seen
+    if it moves one of them.
+    """
+    numbers = course[["ari", "completeness"]]
+    moved = numbers.diff().abs().iloc[1:].gt(1e-9).any(axis=1)
+    return course["round"].iloc[1:][moved].tolist()
+
+
+# --- tables ---------------------------------------------------------------------------
+
+
+def number_table(heads: list[str], rows: list[list[str]], caption: str) -> tables.Table:
+    """A small table of numbers, with a caption; long heads take several lines."""
+    table = tables.words(heads, rows, caption, kind="numbers")
+    heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
+    return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
+
+
+def full_table(table: str, value: str) -> tables.Table:
+    """Table 2 or 5: the paper's numbers and below them ours."""
+    settings = {"2": CLUSTER_WISE, "5": CLIENT_WISE}[table]
+    ours = both()[both()["setting"].isin(settings)].replace({"dataset": DATASETS})
+    theirs = printed(table).replace({"dataset": DATASETS})
+    name = {ACCURACY: "Accuracy", MACRO_F1: "Macro-F1"}[value]
+    return tables.beside(
+        ours,
+        theirs,
+        rows=["K", "row"],
+        columns=["dataset", "setting"],
+        value=value,
+        caption=f"{name}, as in Table {table}; K is the number of models; {LAPTOP}.",
+    )
+
+
+def levels() -> DataFrame:
+    """Mean accuracy with ten models or one, for each setting (lines) and row
+    (columns).
+    """
+    frame = both()[both()["K"] != 5]
+    means = mean_over_seeds(frame, ["dataset", "setting", "row"], ACCURACY)
+    return means.pivot_table(ACCURACY, ["dataset", "setting"], "row", sort=False)
+
+
+def alone() -> tuple[tables.Table, str]:
+    """LocalOnly beside other rows, and in how many columns it is ahead of all."""
+    level = levels()
+    shown = ["FedAvg", "Random clusters", "WeCFL", "Oracle clusters", "LocalOnly"]
+    rows = []
+    beaten = []
+    for (dataset, setting), line in level.iterrows():
+        name = f"{DATASETS[dataset]}, {setting}"
+        rows.append([name, *(f"{100 * line[row]:.1f}" for row in shown)])
+        if line.idxmax() != "LocalOnly":
+            beaten.append(name)
+    caption = f"Accuracy in %, K = 10, {LAPTOP}, mean of three seeds."
+    rows = [[cell.replace("nan", "–") for cell in row] for row in rows]
+    table = number_table(["", *shown], rows, caption)
+    words = "LocalOnly is ahead of every other row of the tables in "
+    words += f"{len(rows) - len(beaten)} of {len(rows)} settings"
+    if beaten:
+        words += f"; the exceptions: {'; '.join(beaten)}"
+    return table, words + "."
+
+
+def costs() -> tables.Table:
+    """Client updates and traffic of the rows with ten models, on CIFAR-10."""
+    frame = both()[(both()["K"] != 5) & (both()["dataset"] == "cifar10")]
+    means = frame.groupby("row", sort=False)[["client_updates", "bytes"]].mean()
+    rows = [
+        [row, f"{line['client_updates']:,.0f}", f"{line['bytes'] / 1e6:,.0f}"]
+        for row, line in means.iterrows()
+    ]
+    heads = ["CIFAR-10, K = 10", "client updates", "traffic in MB"]
+    return number_table(heads, rows, f"What a run costs; {LAPTOP}.")
+
+
+def by_law() -> tables.Table:
+    """FeSEM and WeCFL under both n-class laws, and what the paper prints."""
+    import pandas as pd
+
+    equal = records("equal_sizes")
+    equal["law"] = "equal sizes"
+    equal["setting"] = equal["setting"].str.removesuffix(", equal sizes")
+    sides = [both().assign(law="released"), equal, paper().assign(law="paper")]
+    by = ["dataset", "setting", "K", "law", "row"]
+    frame = mean_over_seeds(pd.concat(sides), by, ACCURACY)
+    frame = frame[frame["setting"].isin(["(3, 2)-class", "2-class"])]
+    cells = frame.set_index(by)[ACCURACY].sort_index()
+    rows = []
+    for dataset, name in DATASETS.items():
+        for setting in ("(3, 2)-class", "2-class"):
+            for K in (5, 10):
+                line = [f"{name}, {setting}, K = {K}"]
+                for side in ("equal sizes", "released", "paper"):
+                    both_rows = cells[dataset, setting, K, side]
+                    lead = both_rows["WeCFL"] - both_rows["FeSEM"]
+                    line.append(f"{100 * both_rows['WeCFL']:.1f} ({100 * lead:+.1f})")
+                rows.append(line)
+    heads = ["", "ours, equal sizes", "ours, released law", "paper"]
+    caption = "WeCFL's accuracy in %, in brackets its lead over FeSEM; "
+    return number_table(heads, rows, f"{caption}{LAPTOP}, mean of three seeds.")
+
+
+def ifca_gaps() -> tables.Table:
+    """IFCA's lead over FedAvg and over WeCFL: in the paper, mended, as released."""
+    sides = {
+        "paper − FedAvg": (paper(), "IFCA", "FedAvg"),
+        "mended − FedAvg": (both(), "IFCA", "FedAvg"),
+        "released − FedAvg": (both(), "IFCA as released", "FedAvg"),
+        "paper − WeCFL": (paper(), "IFCA", "WeCFL"),
+        "mended − WeCFL": (both(), "IFCA", "WeCFL"),
+    }
+    rows = []
+    for dataset, name in DATASETS.items():
+        for setting in SETTINGS:
+            line = [f"{name}, {setting}"]
+            for frame, row, base in sides.values():
+                cell = frame[
+                    frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
+                ]
+                mean = cell.groupby("row")[ACCURACY].mean()  # over seeds and K
+                line.append(f"{100 * (mean[row] - mean[base]):+.1f}")
+            rows.append(line)
+    caption = "IFCA's lead in points of accuracy, K = 5 and 10 averaged"
+    return number_table(["", *sides], rows, f"{caption}; {LAPTOP}.")
+
+
+def stability() -> tables.Table:
+    """How often clusters change in Figure 2's runs, and where the runs end."""
+    rows = []
+    for row, runs in curves("figure2").items():
+        counts = [len(changes(course)) for course in runs]
+        ends = [100 * course[ACCURACY].iloc[-3:].mean() for course in runs]
+        words = ", ".join(map(str, counts))
+        if row in ("FedAvg", "FedAvg, η = 0.001", "LocalOnly", "Oracle clusters"):
+            words = "–"  # nothing to choose
+        rows.append([row, words, ", ".join(f"{x:.1f}" for x in ends)])
+    heads = [
+        "Figure 2",
+        "rounds with a change of clusters",
+        "accuracy in %, rounds 28–30",
+    ]
+    caption = (
+        "Three seeds each, 30 rounds, η = 0.01 unless said; CIFAR-10, (3, 2)-class"
+    )
+    return number_table(heads, rows, f"{caption}, 30 clients.")
+
+
+def variants() -> tuple[tables.Table, list[str]]:
+    """Each difference by itself: the table, and which are clear of zero."""
+    frame = records("variants")
+    rows = []
+    clear = []
+    for setting, part in frame.groupby("setting", sort=False):
+        for row, own in part.groupby("row", sort=False):
+            base = "corrected"
+            if row.startswith(("FedAvg", "LocalOnly")):
+                base = row.split(",")[0]
+            line = [f"{setting}: {row}"]
+            for metric in CURVES:
+                if row == base:
+                    line.append(f"{100 * own[metric].mean():.1f}")
+                    continue
+                pair = tables.paired(part, "row", row, base, metric, ["seed"])
+                line.append(pair.short)
+                if pair.low > 1e-9 or pair.high < -1e-9:
+                    clear.append(f"{row} ({plots.NAMES[metric]})")
+            ari = own["ari"].mean()
+            line.append("–" if np.isnan(ari) else f"{ari:.2f}")
+            rows.append(line)
+    heads = ["variant", "accuracy", "macro-F1", "Rand"]
+    caption = (
+        "Points of difference from the run it is compared with, 95 % interval over "
+    )
+    caption += "three seeds; lines without a sign are those runs, in %. Rand: adjusted "
+    caption += "Rand index. Fashion-MNIST, "
+    return number_table(heads, rows, f"{caption}K = 10, {LAPTOP}."), clear
+
+
+# --- live runs on the digits ----------------------------------------------------------
+
+
+def deal_digits() -> tuple[dict[str, Any], np.ndarray]:
+    """The digits dealt to thirty clients by each of four laws, and their classes."""
+    digits = data.load("digits")
+    y = digits.y[: digits.n_train]
+    thirty = replace(SCALES["smoke"], clients=30)
+    return {name: law(thirty, name)(y, seed=0) for name in SETTINGS}, y
+
+
+def small_federation(part: Any) -> Federation:
+    """A fresh federation on the digits: small networks, ten steps of 16 samples."""
+    network = partial(models.mlp, 64, (32,), 10)
+    local = Local(0.1, steps=10, batch_size=16)
+    return Federation(data.load("digits"), part, network, local=local, seed=0)
+
+
+@cache
+def five_rounds(clusters: int, who: str) -> list[tuple]:
+    """What clients of α = (0.1, 10) send in five rounds, and the clusters they get.
+
+    ``who`` is "WeCFL", or "chance": clusters drawn by lot, and kept.
+    """
+    part = deal_digits()[0]["α = (0.1, 10)"]
+    fed = small_federation(part)
+    theta, labels = WeCFL(clusters).init(fed)
+    sizes = np.bincount(np.arange(fed.K) % clusters)
+    lots = torch.tensor(FixedClusters.random(sizes, seed=1).labels)
+    seen = []
+    for _ in range(5):
+        trained = fed.train(theta[labels]).theta
+        g = represent(trained, fed.layout)  # (K, d)
+        labels = weighted_kmeans(g, fed.n, clusters, fed.draw())
+        if who == "chance":
+            labels = lots
+        theta = mean_by(trained, fed.n, labels, old=theta)
+        seen.append((g, labels))
+    return seen
+
+
+def snapshot(clusters: int, after: int, who: str) -> tuple[Figure, str]:
+    """The clients of one round in the plane, and distances from the full space."""
+    g, labels = five_rounds(clusters, who)[after - 1]
+    truth = deal_digits()[0]["α = (0.1, 10)"].truth
+    fig = plots.spokes(np.array(in_the_plane(g.numpy())), labels, names=truth)
+    fig.axes[0].set(xticks=[], yticks=[])
+    equal = torch.ones(len(g))
+    centres = mean_by(g, equal, labels, old=g[: labels.max() + 1])
+    spread = kmeans_objective(g, equal, labels, centres).sqrt()
+    whole = metrics.completeness(truth, labels.numpy())
+    words = f"client to centre {spread:.2f}, nearest two centres "
+    return fig, f"{words}{torch.pdist(centres).min():.2f}, completeness {whole:.2f}"
+
+
+# --- pictures -------------------------------------------------------------------------
+
+
+def loop() -> Figure:
+    """One round of Algorithm 1: what the server does, what clients do, what travels."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(5.8, 5.4))
+    ax = fig.subplots()
+    ax.set(xlim=(0, 100), ylim=(-5, 90))
+    ax.axis("off")
+    blue, orange = plots.COLOURS[:2]
+    middle = {"ha": "center", "va": "center"}
+    _box(ax, 2, 43, 96, 45, plots.INK)
+    ax.text(4, 46, "server", weight="bold", va="center")
+    ax.text(25, 82, "E: each client joins\nthe nearest centre", **middle)
+    ax.text(75, 82, "M: centre = mean,\nweighted by sizes", **middle)
+    places = {blue: [(12, 64, 9), (24, 56, 4)], orange: [(34, 68, 5), (40, 58, 4)]}
+    for shift in (0, 50):
+        for colour, clients in places.items():
+            x, y, size = np.array(clients, float).T
+            x = x + shift
+            ax.scatter(x, y, s=8 * size**2, color=colour, alpha=0.85, zorder=3)
+            if shift:
+                at = np.average(np.stack([x, y]), axis=1, weights=size**2)
+                ax.plot(x, y, color=colour, lw=1)
+                ax.scatter(*at, marker="X", s=110, color=colour, ec="white", zorder=4)
+    _arrow(ax, (46, 62), (55, 62), plots.INK)
+    holders = [(blue, 9, 80), (blue, 4, 16), (orange, 5, 25), (orange, 4, 16)]
+    for i, (colour, size, samples) in enumerate(holders):
+        x = 3 + 25 * i
+        _box(ax, x, 4, 19, 16, colour)
+        ax.text(x + 9.5, 16, f"client {i + 1}", size=9, **middle)
+        ax.scatter(x + 4, 9, s=5 * size**2, color=colour, alpha=0.85)
+        ax.text(x + 13, 9, f"{samples}\nsamples", size=8, **middle)
+        _arrow(ax, (x + 6, 42), (x + 6, 21), colour)
+        _arrow(ax, (x + 13, 21), (x + 13, 42), plots.INK)
+    plain = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+    travels = (
+        "D: its cluster's model Ω goes down,\nits own model ω goes up: a row of numbers"
+    )
+    ax.text(50, 31.5, travels, bbox=plain, **middle)
+    ax.text(50, -2, "L: every client takes Q gradient steps on its own data", **middle)
+    return fig
+
+
+def _box(ax: Any, x: float, y: float, w: float, h: float, colour: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    look = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
+    style = "round,pad=0.4,rounding_size=1.5"
+    ax.add_patch(FancyBboxPatch((x, y), w, h, boxstyle=style, **look))
+
+
+def _arrow(ax: Any, start: tuple, end: tuple, colour: str) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    look = {"mutation_scale": 14, "color": colour, "linewidth": 1.8}
+    ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", **look))
+
+
+def deal_maps(parts: dict[str, Any], y: np.ndarray) -> Figure:
+    """Client by class pictures of the four laws."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 5.4))
+    axes = fig.subplots(2, 2)
+    for ax, (name, part) in zip(axes.flat, parts.items(), strict=True):
+        counts = partition.class_counts(part.train, y, 10)  # (clients, classes)
+        plots.class_map(counts, part.truth, ax=ax)
+        ax.set_title(name, pad=16)
+    return fig
+
+
+def neighbours(part: Any, y: np.ndarray) -> int:
+    """How many clients have their most similar one, by classes, in their own group."""
+    counts = partition.class_counts(part.train, y, 10)
+    nearest = cosine(counts).fill_diagonal_(-1).argmax(1).numpy()
+    return int((part.truth[nearest] == part.truth).sum())
+
+
+def two_weightings(xy: np.ndarray, sides: dict[str, tuple]) -> Figure:
+    """The same points, clustered with different weights: title -> (labels, weights)."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 2.9))
+    axes = fig.subplots(1, len(sides), sharey=True)
+    for ax, (title, (labels, weights)) in zip(axes, sides.items(), strict=True):
+        plots.spokes(xy, labels, weights, ax=ax)
+        ax.margins(0.2)
+        ax.set(title=title, xlabel="first parameter", ylabel="second parameter")
+    return fig
+
+
+def side_by_side(races: dict[str, dict[str, Any]]) -> Figure:
+    """Accuracy over rounds, a panel for each deal."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 3.2))
+    axes = fig.subplots(1, len(races), sharey=True)
+    for ax, (deal, histories) in zip(axes, races.items(), strict=True):
+        plots.curves(histories, ax=ax)
+        ax.set_title(deal)
+    for ax in axes[:-1]:
+        ax.get_legend().remove()
+    return fig
+
+
+def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
+    """Where a race ends: accuracy, macro-F1 and adjusted Rand index."""
+    names = {
+        "accuracy": "accuracy",
+        "macro_f1": "macro-F1",
+        "ari": "adjusted Rand index",
+    }
+    rows = []
+    for method, history in histories.items():
+        rows.append([method, *(f"{history.final[name]:.3f}" for name in names)])
+    caption = f"{deal}, after ten rounds on the digits; means over clients."
+    return number_table(["", *names.values()], rows, caption)
+
+
+def table_dots(table: str, value: str = ACCURACY) -> Figure:
+    """Table 2 or 5 as dots: the paper's numbers, and ours at both scales."""
+    import pandas as pd
+
+    settings = {"2": CLUSTER_WISE, "5": CLIENT_WISE}[table]
+    laptop = both().assign(scale="ours, laptop scale")
+    own = own_scale().assign(scale="ours, the paper's scale")
+    ours = pd.concat([laptop, own])
+    ours = _for_dots(ours[ours["setting"].isin(settings)])
+    return plots.dots(
+        ours,
+        _for_dots(printed(table)),
+        rows="line",
+        columns="panel",
+        value=value,
+        ours_name="scale",
+        across=2,
+    )
+
+
+def _for_dots(frame: DataFrame) -> DataFrame:
+    """A frame with a name for each line and each panel of a dot plot."""
+    single = frame["row"].isin(["FedAvg", "FedProx", "LocalOnly", "Oracle clusters"])
+    line = frame["row"].where(single, frame["row"] + ", K = " + frame["K"].astype(str))
+    panel = frame["dataset"].map(DATASETS) + ", " + frame["setting"]
+    return frame.assign(line=line, panel=panel)
+
+
+def convergence() -> Figure:
+    """The paper's Figures 2 and 3, re-run: accuracy and macro-F1 over rounds.
+
+    IFCA as released stands here with the paper's learning rate, beside FedAvg with it.
+    """
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 7.4))
+    titles = {
+        "figure2": "Figure 2: CIFAR-10, (3, 2)-class",
+        "figure3": "Figure 3: Fashion-MNIST, α = (0.1, 10)",
+    }
+    for part, (name, title) in zip(fig.subfigures(2), titles.items(), strict=True):
+        runs = curves(name)
+        runs.pop("IFCA as released", None)
+        axes = part.subplots(1, 2)
+        for ax, metric in zip(axes, CURVES, strict=True):
+            plots.curves(runs, metric, ax=ax)
+            ax.get_legend().remove()
+        part.suptitle(title, fontsize=11)
+        handles, labels = axes[0].get_legend_handles_labels()
+        part.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8.5)
+    return fig
+
+
+def saw_teeth(courses: dict[str, DataFrame]) -> Figure:
+    """F after each of the steps E, M, D and L, for the first rounds of a toy."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 2.8))
+    axes = fig.subplots(1, len(courses), sharey=True, squeeze=False)
+    for ax, (title, past) in zip(axes[0], courses.items(), strict=True):
+        saw = past.assign(F_D=0.0)[["F_E", "F_M", "F_D", "F_L"]].iloc[:6]
+        ax.plot(1 + np.arange(24) / 4, saw.to_numpy().ravel(), "o-", markersize=3)
+        for i, F in enumerate(saw.iloc[1]):  # the second tooth
+            place = (2 + i / 4, F)
+            ax.annotate("EMDL"[i], place, (2, 4), textcoords="offset points")
+        ax.set(title=title, xlabel="round", ylabel="F")
+    return fig
+
+
+def clusterability_curves(past: DataFrame, names: list[str]) -> Figure:
+    """Distance to the centre, which falls, beside B, which does not."""
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 2.8))
+    left, right = fig.subplots(1, 2)
+    left.plot(past["F_M"].pow(0.5))
+    left.set(title="distance of clients to their centre, √F", xlabel="round")
+    each = pd.DataFrame([*past["B"]], past.index, names)
+    for i, name in enumerate(each):
+        right.plot(each[name], ("-", "--", "-.")[i % 3], label=name)
+    right.set(title="B of the three clusters", xlabel="round")
+    right.legend()
+    return fig
+
+
+def rate(panels: dict[str, DataFrame]) -> Figure:
+    """What Eq. 9 promises and what Eq. 10 measures; frames of `theory.promise`."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 3))
+    axes = fig.subplots(1, len(panels), sharey=True, squeeze=False)
+    for ax, (title, frame) in zip(axes[0], panels.items(), strict=True):
+        ax.loglog(frame["promised"], "--", label="promised (Eq. 9)")
+        ax.loglog(frame["measured"], label="measured (Eq. 10)")
+        U2 = frame["U"].max() ** 2
+        ax.axhline(U2, color="0.6", linestyle=":", label="U²: none can exceed it")
+        ax.set(title=title, xlabel="rounds T")
+    axes[0, 0].set_ylabel("squared gradient")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
+    return fig
+
+
+def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
+    """Cosines of rows, sorted by groups; white is 0, so that negative ones show."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    fig = Figure(figsize=(WIDTH, 2.6))
+    axes = fig.subplots(1, len(views))
+    for ax, (title, (rows, groups)) in zip(axes, views.items(), strict=True):
+        plots.matrix(cosine(rows), groups, name="cosine", ax=ax)
+        ax.images[0].set_cmap("RdBu_r")
+        ax.images[0].set_clim(-1, 1)
+        ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+        ax.set_title(title + "\n", fontsize=9.5)
+    return fig
+
+
+def mean_cosine(rows: torch.Tensor) -> float:
+    """The mean cosine of two different rows (K, D)."""
+    apart = ~torch.eye(len(rows), dtype=torch.bool)
+    return float(cosine(rows)[apart].mean())
+
+
+def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
+    """Figures 5, 7 and 8 from records: t-SNE of what clients send in rounds 2 to 6."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    run = frame[(frame["dataset"] == dataset) & (frame["K"] == K)]
+    course = run[run["seed"] == seed]["course"].iloc[0]
+    fig = Figure(figsize=(WIDTH, 2))
+    for ax, (_, line) in zip(
+        fig.subplots(1, 5), course.iloc[:5].iterrows(), strict=True
+    ):
+        plots.spokes(np.array(line["plane"]), np.array(line["labels"]), ax=ax)
+        ax.set(xticks=[], yticks=[], title=f"round {line['round'] + 1}")
+    return fig
+
+
+def geometry_curves(frame: DataFrame) -> Figure:
+    """B, cosines and distances of the tables' networks over rounds."""
+    from matplotlib.figure import Figure
+
+    plots.style()
+    names = frame["dataset"].map(DATASETS) + ", " + frame["row"]
+    runs = {name: [*frame[names == name]["course"]] for name in dict.fromkeys(names)}
+    fig = Figure(figsize=(WIDTH, 2.6))
+    axes = fig.subplots(1, 3)
+    heads = {"B": "B (Eq. 5)", "to_centre": "client to its centre",
+             "between": "nearest two centres"}  # fmt: skip
+    for ax, (metric, title) in zip(axes, heads.items(), strict=True):
+        plots.curves(runs, metric, ax=ax)
+        ax.set(title=title, ylabel="")
+    for ax in axes[:2]:
+        ax.get_legend().remove()
+    return fig

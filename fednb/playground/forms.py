@@ -1,0 +1,225 @@
+"""Widgets made from a dataclass: a form offers what the class accepts, no more.
+
+The rules are those that the class itself checks (``checks.rules``): numbers become
+sliders or bounded boxes, choices drop-downs, flags check boxes. What no widget can
+bound is a text box, whose text is read as a Python literal and checked by the class.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+import ipywidgets as w
+
+from .. import checks, methods
+
+PRESETS = ("as_printed", "as_released", "corrected")
+WIDE = {"description_width": "150px"}
+ANYTHING = checks.Rule(lambda value: True, "")  # of a field that nobody checks
+
+
+class PresetError(ValueError):
+    """A method has no preset of that name."""
+
+
+class Form:
+    """Widgets for the fields of a dataclass instance.
+
+    ``form.value()`` builds an instance of what the widgets say, or raises the class's
+    own sentence. ``form.set(instance)`` turns the widgets. ``on_change`` is called
+    after each change by hand; fields in ``without`` keep the value they have.
+    """
+
+    def __init__(
+        self,
+        instance: Any,
+        on_change: Callable[[], None] = lambda: None,
+        without: Iterable[str] = ("sampled",),
+    ) -> None:
+        self._instance = instance
+        self._on_change = on_change
+        self._quiet = False
+        rules = checks.rules(instance)
+        notes = field_notes(type(instance))
+        self.widgets: dict[str, w.Widget] = {}
+        for one in fields(instance):
+            if one.name in without or not one.init:
+                continue
+            own = getattr(instance, one.name)
+            widget = widget_for(one.name, own, rules.get(one.name))
+            widget.tooltip = notes.get(one.name, "") or widget.tooltip
+            widget.observe(self._changed, "value")
+            self.widgets[one.name] = widget
+
+    def value(self) -> Any:
+        """The instance that the widgets describe."""
+        given = {name: read(widget) for name, widget in self.widgets.items()}
+        return replace(self._instance, **given)
+
+    def set(self, instance: Any) -> None:
+        """Show another instance of the same class."""
+        self._quiet = True
+        try:
+            for name, widget in self.widgets.items():
+                show(widget, getattr(instance, name))
+        finally:
+            self._quiet = False
+        self._instance = instance
+        self._on_change()
+
+    def preset(self, name: str) -> None:
+        """Show one of the class's presets."""
+        self.set(preset(type(self._instance), name))
+
+    def _changed(self, _: Any) -> None:
+        if not self._quiet:
+            self._on_change()
+
+
+def presets(cls: type) -> list[str]:
+    """Which of ``as_printed``, ``as_released`` and ``corrected`` a method has."""
+    return [name for name in PRESETS if hasattr(cls, name)]
+
+
+def preset(cls: type, name: str) -> Any:
+    """The method as that preset makes it."""
+    if name not in presets(cls):
+        raise PresetError(f"{cls.__name__} has no preset {name}")
+    return getattr(cls, name)()
+
+
+def field_notes(cls: type) -> dict[str, str]:
+    """What the source says beside each field, from the comments of the class.
+
+    A comment stands behind the field, or on the lines above it.
+    """
+    try:
+        lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
+    except (OSError, TypeError):  # typed in at a prompt
+        return {}
+    names = {one.name for one in fields(cls)}
+    notes: dict[str, str] = {}
+    above: list[str] = []
+    for line in lines:
+        code, _, comment = line.strip().partition("#")
+        name = code.partition(":")[0].strip()
+        if not code:
+            above.append(comment.strip()) if comment else above.clear()
+        elif name in names and name not in notes:
+            notes[name] = " ".join([*above, comment.strip()]).strip()
+            above.clear()
+        else:
+            above.clear()
+    return notes
+
+
+# --- one field ------------------------------------------------------------------------
+
+
+def widget_for(name: str, value: Any, rule: checks.Rule | None) -> w.Widget:
+    """The widget of a field with this value and rule."""
+    look = {"description": name.replace("_", " "), "style": WIDE}
+    look["layout"] = w.Layout(width="340px", max_width="100%")
+    if rule is None:
+        rule = ANYTHING
+    kind = rule.kind
+    if kind == "flag":
+        found: w.Widget = w.Checkbox(value=value, indent=True, **look)
+    elif kind == "choice":
+        found = w.Dropdown(options=list(rule.options), value=value, **look)
+    elif kind == "integer":
+        found = _integer(value, rule, look)
+    elif kind == "number" and not math.isinf(value):
+        found = _number(value, rule, look)
+    elif type(value) in methods.ALL:
+        found = _method(value, rule, look)
+    else:
+        options = [repr(option) for option in _options(rule)]
+        look["placeholder"] = rule.need
+        found = w.Combobox(value=repr(value), options=options, **look)
+        found.continuous_update = False
+    found.tooltip = rule.need
+    return found
+
+
+def _integer(value: int, rule: checks.Rule, look: dict) -> w.Widget:
+    least = 0 if rule.least is None else int(rule.least)
+    most = max(20, 4 * value) if rule.most is None else int(rule.most)
+    return w.IntSlider(
+        value=value, min=least, max=most, continuous_update=False, **look
+    )
+
+
+def _number(value: float, rule: checks.Rule, look: dict) -> w.Widget:
+    """A slider between two bounds; a box where a bound is missing."""
+    if rule.least is not None and rule.most is not None:
+        return w.FloatSlider(
+            value=value,
+            min=rule.least,
+            max=rule.most,
+            step=(rule.most - rule.least) / 1000,
+            readout_format=".3g",
+            continuous_update=False,
+            **look,
+        )
+    least = -1e12 if rule.least is None else rule.least
+    most = 1e12 if rule.most is None else rule.most
+    return w.BoundedFloatText(
+        value=value, min=least, max=most, step=None, continuous_update=False, **look
+    )
+
+
+def _method(value: Any, rule: checks.Rule, look: dict) -> w.Widget:
+    """A drop-down of the methods that the rule lets through, as they are by default."""
+    offered = {type(value).__name__: value}
+    kinds: Iterable[Any] = methods.ALL
+    for cls in kinds:
+        try:
+            candidate = cls()
+        except TypeError:  # needs arguments
+            continue
+        if rule.holds(candidate):
+            offered.setdefault(cls.__name__, candidate)
+    return w.Dropdown(options=list(offered.items()), value=value, **look)
+
+
+def _options(rule: checks.Rule) -> list[Any]:
+    """What a text box can suggest: choices and None, also inside other rules."""
+    found = list(rule.options)
+    if rule.kind == "optional":
+        found.append(None)
+    for part in rule.parts:
+        found += _options(part)
+    return found
+
+
+def read(widget: w.Widget) -> Any:
+    """The value of a field's widget."""
+    if not isinstance(widget, w.Combobox):
+        return widget.value
+    text = widget.value.strip()
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        pass
+    if text.replace("_", "").isalnum() and not text[:1].isdigit():
+        return float("inf") if text == "inf" else text  # a word without quotes
+    raise ValueError(
+        f"{widget.description} = {text}: need {widget.placeholder or 'a Python value'}"
+    )
+
+
+def show(widget: w.Widget, value: Any) -> None:
+    """Let a field's widget show a value; bounds give way if they must."""
+    if isinstance(widget, w.Combobox):
+        widget.value = repr(value)
+        return
+    if isinstance(widget, w.IntSlider | w.FloatSlider) and value > widget.max:
+        widget.max = value
+    widget.value = value
