@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help setup book lab test lint format faults bench bench-peers clean
+.PHONY: help setup book site wheel lab test lint format faults bench bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -22,7 +22,13 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 book: $(READY)  ## execute the notebooks and build the book: _build/html/index.html
-	$(BIN)/python book/build.py html
+	$(BIN)/python book/_tools/make_book.py html
+
+site: $(READY)  ## the book as a folder for any web server: _build/site
+	$(BIN)/python book/_tools/make_book.py site
+
+wheel: $(READY)  ## the library as a wheel: dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 lab: $(READY)  ## open the book's notebooks in JupyterLab
 	$(BIN)/jupyter lab book
@@ -30,9 +36,10 @@ lab: $(READY)  ## open the book's notebooks in JupyterLab
 test: $(READY) lint book  ## check the style, run the notebooks, build the book, run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=90
 
-lint: $(READY)  ## ruff, without changing anything
+lint: $(READY)  ## ruff and mypy, without changing anything
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 format: $(READY)  ## let ruff put the style right
 	$(BIN)/ruff check --fix .
@@ -53,4 +60,4 @@ $(PEERS)/%/.ready: tests/bench/peers/requirements-%.txt constraints.txt
 	touch $@
 
 clean:  ## remove what was built, keep .venv
-	rm -rf _build .run
+	rm -rf _build .run dist

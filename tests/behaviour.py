@@ -23,7 +23,7 @@ import torch
 
 from fednb import data, experiment, methods, models, partition
 from fednb.identity import describe, revision
-from fednb.papers.ocfl_arms import Arms
+from fednb.papers.ocfl.arms import Arms
 from fednb.training import Local
 
 from .conftest import federation

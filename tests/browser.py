@@ -1,7 +1,9 @@
-"""A headless Chromium for tests: no network unless asked for, every console error and every request on record.
+"""A headless Chromium for tests: no network unless asked for, every console error and
+every request on record.
 
-A test module imports ``browser_fixture`` and its tests take ``browser``, or a test opens ``with chromium()`` itself.
-Where Chromium, chromedriver or selenium is missing, both skip the test and say what is missing.
+A test module imports ``browser_fixture`` and its tests take ``browser``, or a test
+opens ``with chromium()`` itself. Where Chromium, chromedriver or selenium is missing,
+both skip the test and say what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ PATIENCE = 60  # seconds: other work may share the machine
 
 
 def programs() -> tuple[str, str]:
-    """Where Chromium and its driver are; skips the test that asks if they are not here."""
+    """Where Chromium and its driver are; skips the test that asks if they are not
+    here.
+    """
     pytest.importorskip("selenium", reason="selenium is not installed")
     browsers = [
         shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")
@@ -40,7 +44,9 @@ def programs() -> tuple[str, str]:
 
 @contextmanager
 def chromium(*, network: bool = False) -> Iterator[Browser]:
-    """A fresh browser with its own profile; without ``network`` it reaches 127.0.0.1 and files only."""
+    """A fresh browser with its own profile; without ``network`` it reaches 127.0.0.1
+    and files only.
+    """
     binary, driver = programs()
     from selenium import webdriver
 
@@ -69,7 +75,9 @@ def chromium(*, network: bool = False) -> Iterator[Browser]:
 
 @pytest.fixture(name="browser", scope="module")
 def browser_fixture() -> Iterator[Browser]:
-    """One browser for the tests of a module, without network; each test sets the size and opens the page it needs."""
+    """One browser for the tests of a module, without network; each test sets the size
+    and opens the page it needs.
+    """
     with chromium() as browser:
         yield browser
 
@@ -89,7 +97,9 @@ class Browser:
         self.driver.get(where.absolute().as_uri() if isinstance(where, Path) else where)
 
     def resize(self, width: int, height: int = 900) -> None:
-        """Set the size of the page, phone widths included (a real window has a minimum width)."""
+        """Set the size of the page, phone widths included (a real window has a minimum
+        width).
+        """
         self.size = (width, height)
         size = {
             "width": width,
@@ -100,7 +110,9 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def theme(self, name: str) -> None:
-        """Make the page ``light`` or ``dark``: by the system's preference, and as the book's own switch does."""
+        """Make the page ``light`` or ``dark``: by the system's preference, and as the
+        book's own switch does.
+        """
         feature = {"name": "prefers-color-scheme", "value": name}
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia", {"features": [feature]}
@@ -126,7 +138,9 @@ class Browser:
     def wait(
         self, condition: Callable[[], Any], what: str = "", seconds: float = PATIENCE
     ) -> Any:
-        """Wait until the condition holds, and return its value; elements that are not there yet do not count."""
+        """Wait until the condition holds, and return its value; elements that are not
+        there yet do not count.
+        """
         from selenium.common.exceptions import WebDriverException
 
         end, last = time.monotonic() + seconds, None
@@ -149,7 +163,9 @@ class Browser:
         ]
 
     def requests(self) -> list[str]:
-        """Addresses that the page asked for since it was opened, itself and inline data left out."""
+        """Addresses that the page asked for since it was opened, itself and inline data
+        left out.
+        """
         self._read_logs()
         return [
             url

@@ -5,12 +5,16 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from fednb import models
 from fednb.data import Dataset
-from fednb.federation import Federation
+from fednb.federation import CLIENT, Federation
 from fednb.partition import Partition
-from fednb.training import Local
+from fednb.training import Local, plan
+
+settings.register_profile("fednb", deadline=None)  # a busy machine is no failure
+settings.load_profile("fednb")
 
 torch.set_num_threads(1)
 
@@ -35,7 +39,9 @@ def blobs(samples=120, shape=(1, 4, 4), classes=3, seed=0, test=30) -> Dataset:
 
 
 def ragged(sizes, tests=4, truth=None) -> Partition:
-    """Consecutive blocks of the given sizes, each with a few test samples of its own after it."""
+    """Consecutive blocks of the given sizes, each with a few test samples of its own
+    after it.
+    """
     edges = np.cumsum([0, *[s + tests for s in sizes]])
     train = [np.arange(a, b - tests) for a, b in zip(edges, edges[1:], strict=False)]
     test = [np.arange(b - tests, b) for b in edges[1:]]
@@ -56,6 +62,17 @@ def federation(
     data = blobs(samples=sum(sizes) + 4 * len(sizes), shape=shape)
     local = local or Local(lr=0.05, batch_size=5)
     return Federation(data, ragged(sizes, truth=truth), model, local=local, **options)
+
+
+def held(fed, client, on="test"):
+    """Inputs and targets of a client's samples."""
+    return fed.samples(fed.sample_numbers([client], on))
+
+
+def batches(fed, client, visit=0):
+    """The plan of a client's training in its first, second, ... round."""
+    stream = np.random.default_rng([fed.seed, CLIENT, client, visit])
+    return plan(fed.sample_numbers([client], "train").numpy(), fed.local, stream)
 
 
 @pytest.fixture

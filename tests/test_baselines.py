@@ -19,11 +19,13 @@ from fednb.methods import (
     OCFL,
     AutoCFL,
     BriggsHC,
+    Ditto,
     Ensemble,
     FedCCFA,
     FedCVRBolt,
     FedEM,
     FedGWC,
+    FedRep,
     FeSEM,
     FixedClusters,
     InTurn,
@@ -59,6 +61,8 @@ TRAIN_MORE = {
     AutoCFL: "all clients take part in the rounds of the vote",
     FedGWC: "clients are sampled in every cluster",
     FedCVRBolt: "all clients may take part in the warm-up",
+    Ditto: "a personal model is trained beside the common one",
+    FedRep: "head and representation are trained one after the other",
 }
 
 
@@ -93,6 +97,8 @@ def test_a_round_costs_as_many_updates_as_clients_are_sampled(cls):
         (Ensemble(members=3, sampled=SAMPLED), 3 * SAMPLED * ROUNDS),
         (FedEM(components=3, sampled=SAMPLED), 3 * SAMPLED * ROUNDS),
         (FedCCFA(SAMPLED), 2 * SAMPLED * ROUNDS),
+        (Ditto(SAMPLED), 2 * SAMPLED * ROUNDS),
+        (FedRep(SAMPLED), 2 * SAMPLED * ROUNDS),
         (WeCFL(2), CLIENTS * ROUNDS),
         (FeSEM(2), CLIENTS * ROUNDS),
         (BriggsHC(warmup=1, sampled=SAMPLED), CLIENTS + SAMPLED * (ROUNDS - 1)),
@@ -233,25 +239,25 @@ def test_permuted_clients_give_permuted_models(method, case):
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_all_tuned_baselines_get_as_many_values_on_a_seed_of_their_own(profile):
-    values = gcfl.candidates(gcfl.SCALES[profile], sampled=1.0)
+    values = gcfl.tasks.candidates(gcfl.tasks.SCALES[profile], sampled=1.0)
     assert {len(of_one) for of_one in values.values()} == {3}
-    assert set(values) == set(gcfl.CHOSEN)
-    tasks = gcfl.tuning(profile)
+    assert set(values) == set(gcfl.tasks.CHOSEN)
+    tasks = gcfl.tasks.tuning(profile)
     searched = {task.seed for task in tasks}
     used = {
         task.seed
-        for name, make in gcfl.TABLES.items()
+        for name, make in gcfl.tasks.TABLES.items()
         if name != "tuning"
         for task in make(profile)
     }
-    assert searched == {gcfl.SEARCH_SEED} and not searched & used
+    assert searched == {gcfl.tasks.SEARCH_SEED} and not searched & used
 
 
 def test_the_tables_use_what_was_chosen():
-    scale = gcfl.SCALES["laptop"]
-    rows = gcfl.baselines(scale, sampled=0.25)
-    for name, values in gcfl.candidates(scale, sampled=0.25).items():
-        assert rows[name] == values[gcfl.CHOSEN[name]]
+    scale = gcfl.tasks.SCALES["laptop"]
+    rows = gcfl.tasks.baselines(scale, sampled=0.25)
+    for name, values in gcfl.tasks.candidates(scale, sampled=0.25).items():
+        assert rows[name] == values[gcfl.tasks.CHOSEN[name]]
 
 
 def test_the_best_value_has_the_highest_mean_accuracy():
@@ -265,7 +271,7 @@ def test_the_best_value_has_the_highest_mean_accuracy():
         ],
         columns=["row", "value", "accuracy"],
     )
-    assert gcfl.best_values(frame) == {"CFL": 0.6, "FedEM": 3.0}
+    assert gcfl.tasks.best_values(frame) == {"CFL": 0.6, "FedEM": 3.0}
 
 
 TUNING = Path(__file__).parents[1] / "book" / "results" / "gcfl" / "tuning.json"
@@ -273,5 +279,5 @@ TUNING = Path(__file__).parents[1] / "book" / "results" / "gcfl" / "tuning.json"
 
 @pytest.mark.skipif(not TUNING.exists(), reason="the search was not run yet")
 def test_the_chosen_values_are_those_that_the_search_found():
-    frame = tables.frame(gcfl.tuning("laptop"), TUNING)
-    assert gcfl.best_values(frame) == gcfl.CHOSEN
+    frame = tables.frame(gcfl.tasks.tuning("laptop"), TUNING)
+    assert gcfl.tasks.best_values(frame) == gcfl.tasks.CHOSEN

@@ -1,4 +1,8 @@
-"""The built book in a real browser, opened from files with the network cut, as a reader on a train would open it."""
+"""The built book in a real browser, opened from files with the network cut, as a reader
+on a train would open it.
+"""
+
+import re
 
 import pytest
 
@@ -9,7 +13,7 @@ each_page = pytest.mark.parametrize("page", toc())
 chapters = [
     str(path.relative_to(BOOK).with_suffix(""))
     for path in NOTEBOOKS
-    if "explore(" in path.read_text()
+    if re.search(r"\b(explore|tour)\(", path.read_text())
 ]
 
 # Text of the page that is not code, script or style, and that a formula's source could be left over in.
@@ -174,6 +178,10 @@ def test_search_works_from_a_file(browser, pages):
         "partition" in hit or "heterogeneity" in hit or "api/kernels" in hit
         for hit in found
     )
+    excerpts = """return [...document.querySelectorAll('#search-results li p.context')]
+      .map(p => p.textContent)"""
+    sentences = browser.wait(lambda: browser.js(excerpts), "sentences around the hits")
+    assert any("Dirichlet" in sentence for sentence in sentences)
     no_harm_done(browser)
 
 

@@ -1,4 +1,6 @@
-"""Explorers in a real browser: printed on a page without network, and live in JupyterLab."""
+"""Explorers in a real browser: printed on a page without network, and live in
+JupyterLab.
+"""
 
 import os
 import socket
@@ -178,7 +180,9 @@ def test_without_scripts_the_first_picture_is_there(browser, page):
 
 @contextmanager
 def jupyterlab(folder):
-    """A JupyterLab of its own on a free port, with no token; it and its kernels are gone afterwards."""
+    """A JupyterLab of its own on a free port, with no token; it and its kernels are
+    gone afterwards.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,6 +1,7 @@
 """Rules of arguments: what they let through, and the sentence they refuse with."""
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,3 +56,18 @@ def test_the_message_names_owner_field_value_and_need():
         ValueError, match=r"^rbf\(gamma=-1\): need a finite number > 0$"
     ):
         checks.argument("rbf", "gamma", -1, checks.number(above=0))
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    assert checks.extra("papers", "math") is math
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "fednb\[slurm\]"'):
+        checks.extra("slurm", "submitit")
+
+
+def test_what_an_extra_itself_lacks_is_not_hidden(monkeypatch, tmp_path):
+    (tmp_path / "halfway.py").write_text("import nowhere_to_be_found")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="nowhere_to_be_found") as error:
+        checks.extra("papers", "halfway")
+    assert "pip install" not in str(error.value)

@@ -1,4 +1,6 @@
-"""The accelerated nets must give the plain module's outputs, gradients and running statistics."""
+"""The accelerated nets must give the plain module's outputs, gradients and running
+statistics.
+"""
 
 import copy
 import platform
@@ -121,7 +123,9 @@ def test_any_kernel_padding_and_size_agrees(n, c, d, size, data):
 
 @pytest.mark.parametrize("image", ["constant", "blank border"])
 def test_ties_go_to_the_first_maximum(paired, image):
-    """Whole numbers make every tie exact: one of the equal maxima gets the gradient, the one that torch chooses."""
+    """Whole numbers make every tie exact: one of the equal maxima gets the gradient,
+    the one that torch chooses.
+    """
     module = lenet().double()
     for layer in module[0].modules():
         if isinstance(layer, nn.Conv2d):

@@ -1,6 +1,9 @@
-"""Data sets: the embedded digits, npz files and their checks, the packages' road (offline), messages."""
+"""Data sets: the embedded digits, npz files and their checks, the packages' road
+(offline), messages.
+"""
 
 import hashlib
+import importlib
 import io
 import os
 import subprocess
@@ -436,8 +439,8 @@ def test_a_set_that_cannot_be_had(monkeypatch, tmp_path, offline):
     message = str(error.value)
     for part in (
         f"bloodmnist.npz or bloodmnist_partial.npz in {tmp_path}",
-        f"medmnist's files of BloodMNIST in {tmp_path / 'cache'}",
-        "a download through medmnist: OSError: no network\n",
+        f"MedMNIST's files of BloodMNIST in {tmp_path / 'cache'}",
+        "a download through MedMNIST: OSError: no network\n",
         "Set FEDNB_DATA to a folder that holds bloodmnist.npz",
         "train_images, train_labels, test_images, test_labels",
         "load('digits')",
@@ -503,29 +506,46 @@ def test_torchvision_road(monkeypatch, tmp_path, name):
     assert data.load(name) is d and len(calls) == 2
 
 
-@pytest.mark.parametrize(
-    "name, cls", [("pathmnist", "PathMNIST"), ("bloodmnist", "BloodMNIST")]
-)
-def test_medmnist_road(monkeypatch, tmp_path, name, cls):
+@pytest.mark.parametrize("name", ["pathmnist", "bloodmnist"])
+def test_medmnist_road(monkeypatch, tmp_path, name):
     content, calls = arrays(name, colour=True), []
+    content["train_labels"] = (np.arange(20) % 8)[:, None]  # every class
+    content["test_labels"] = (np.arange(10) % 8)[:, None]
 
-    def make(split, root, download):
-        calls.append((split, root, download, Path(root).is_dir()))
-        return types.SimpleNamespace(
-            imgs=content[f"{split}_images"], labels=content[f"{split}_labels"][:, None]
-        )
+    def download_url(url, root, filename, md5):
+        calls.append((url, root, filename, md5))
+        np.savez(Path(root) / filename, **content)
 
-    content["train_labels"] = np.arange(20) % 8  # every class
-    content["test_labels"] = np.arange(10) % 8
+    utils = types.SimpleNamespace(download_url=download_url)
+    fake = types.SimpleNamespace(datasets=types.SimpleNamespace(utils=utils))
+    monkeypatch.setattr(data, "torchvision", lambda: fake)
     tiny_official(monkeypatch, name, classes=8)
-    monkeypatch.setattr(data, "torchvision", lambda: None)
-    monkeypatch.setitem(sys.modules, "medmnist", types.SimpleNamespace(**{cls: make}))
     d = data.load(name)
-    assert calls == [
-        (split, str(tmp_path / "cache"), True, True) for split in ("train", "test")
-    ]
+    official = data.OFFICIAL[name]
+    file = f"{name}.npz"
+    assert calls == [(official.url, str(tmp_path / "cache"), file, official.md5)]
+    assert f"/{file}?" in official.url and len(official.md5) == 32
     assert d.x.shape == (30, 3, 6, 5) and d.n_train == 20 and d.note == ""
-    assert np.array_equal(d.y[:20], content["train_labels"])
+    assert np.array_equal(d.y[:20], content["train_labels"].ravel())
+    assert np.array_equal(d.x[20:], content["test_images"].transpose(0, 3, 1, 2))
+
+
+def test_medmnist_is_verified_by_its_md5(monkeypatch, tmp_path):
+    """torchvision keeps a file whose md5 is right, and asks the network otherwise."""
+    content = arrays("bloodmnist", colour=True)
+    content["train_labels"] = np.arange(20) % 8
+    content["test_labels"] = np.arange(10) % 8
+    (tmp_path / "cache").mkdir()
+    path = tmp_path / "cache" / "bloodmnist.npz"
+    np.savez(path, **content)
+    md5 = hashlib.md5(path.read_bytes()).hexdigest()
+    nowhere = "file:///nowhere/bloodmnist.npz"
+    tiny_official(monkeypatch, "bloodmnist", url=nowhere, md5=md5)
+    assert data.load("bloodmnist").note == ""
+    data._from_package.cache_clear()
+    path.write_bytes(path.read_bytes() + b"0")
+    with pytest.raises(FileNotFoundError, match="a download through MedMNIST"):
+        data.load("bloodmnist")
 
 
 # What a package's files hold is verified.
@@ -607,11 +627,17 @@ print("fine")
     assert run.stdout == "fine\n", run.stderr
 
 
+def test_a_download_without_torchvision_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(FileNotFoundError, match=r'pip install "fednb\[papers\]"'):
+        data.load("mnist")
+
+
 def test_torchvision_failing_otherwise_is_not_hidden(monkeypatch):
     def fail(name):
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(data.importlib, "import_module", fail)
+    monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(RuntimeError, match="something else"):
         data.torchvision()
 

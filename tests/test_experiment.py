@@ -14,10 +14,10 @@ from fednb.experiment import measure, run
 from fednb.history import History
 from fednb.identity import describe
 from fednb.methods import FedAvg, FedAvgM, FixedClusters, LocalOnly
-from fednb.papers.ocfl_arms import Arms
+from fednb.papers.ocfl.arms import Arms
 from fednb.training import Local
 
-from .conftest import federation
+from .conftest import federation, held
 
 
 def quiet(method, fed, rounds, **options):
@@ -28,7 +28,7 @@ def same_state(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-# --- run -------------------------------------------------------------------------------------------------------------
+# --- run ------------------------------------------------------------------------------
 
 
 def test_history_is_tidy():
@@ -61,13 +61,9 @@ def test_measure_agrees_with_counting_by_hand():
     numbers = measure(fed, state)
     right = []
     for k in range(fed.K):
-        i = torch.as_tensor(fed._parts.test[k])
-        right.append(
-            (fed.predict(state.theta[k], fed._x[i]).argmax(1) == fed._y[i])
-            .float()
-            .mean()
-            .item()
-        )
+        x, y = held(fed, k)
+        guess = fed.predict(state.theta[k], x).argmax(1)
+        right.append((guess == y).float().mean().item())
     assert numbers["accuracy"] == pytest.approx(np.mean(right))
     assert numbers["accuracy_worst"] == pytest.approx(min(right))
     assert "ari" not in numbers  # there is no truth to compare with

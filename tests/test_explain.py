@@ -1,4 +1,6 @@
-"""Saliency maps, insertion and deletion, critical differences: slow twins and cases whose answer is known."""
+"""Saliency maps, insertion and deletion, critical differences: slow twins and cases
+whose answer is known.
+"""
 
 import numpy as np
 import pandas as pd
@@ -9,9 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import nn
 
-from fednb import explain, models, reference
+from fednb import models, ranks, reference
 from fednb.methods import FixedClusters
 from fednb.methods.fixed_clusters import State
+from fednb.papers.ocfl import explain
 
 from .conftest import NETWORKS, federation
 
@@ -19,7 +22,9 @@ quick = settings(deadline=None, max_examples=40)
 
 
 class Corner(nn.Module):
-    """Says class 1 exactly as loud as the top left 2 x 2 pixels are bright, and looks nowhere else."""
+    """Says class 1 exactly as loud as the top left 2 x 2 pixels are bright, and looks
+    nowhere else.
+    """
 
     def __init__(self):
         super().__init__()
@@ -37,7 +42,7 @@ def corner_map(n, H=4, W=4, value=1.0):
     return maps
 
 
-# --- networks and maps -----------------------------------------------------------------------------------------------
+# --- networks and maps ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -62,7 +67,9 @@ def test_a_network_is_no_view_of_its_row():
 
 
 def test_gradcam_by_hand():
-    """Weights are the mean gradients of the class score, the map their sum over channels, without what is negative."""
+    """Weights are the mean gradients of the class score, the map their sum over
+    channels, without what is negative.
+    """
     torch.manual_seed(0)
     module = models.lenet5((3, 16, 16), 4).eval()
     x, y = torch.randn(3, 3, 16, 16), torch.tensor([0, 3, 1])
@@ -79,7 +86,9 @@ def test_gradcam_by_hand():
 
 
 def test_gradcam_sees_where_the_evidence_is():
-    """The map of a convolution is bright where it is; a network that adds up the left half looks there."""
+    """The map of a convolution is bright where it is; a network that adds up the left
+    half looks there.
+    """
     module = nn.Sequential(
         nn.Conv2d(1, 1, 1, bias=False), nn.Flatten(), nn.Linear(16, 2, bias=False)
     )
@@ -89,6 +98,21 @@ def test_gradcam_sees_where_the_evidence_is():
     x[..., :2] = 1
     maps = explain.gradcam(module, x, torch.tensor([1]))
     assert (maps[..., :2] > 0).all() and (maps[..., 2:] == 0).all()
+
+
+def test_gradcam_of_frozen_networks_and_of_layers_changed_in_place():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 36, 4)]
+    module = nn.Sequential(*layers).eval()
+    x, y = torch.randn(5, 1, 8, 8), torch.arange(5) % 4
+    expected = explain.gradcam(module, x, y)
+    assert expected.max() > 0
+    layers[1].inplace = True
+    assert torch.equal(explain.gradcam(module, x, y), expected)
+    with torch.no_grad():
+        assert torch.equal(explain.gradcam(module, x, y), expected)
+    assert torch.equal(explain.gradcam(module.requires_grad_(False), x, y), expected)
+    assert not layers[0]._forward_hooks
 
 
 def test_gradcam_needs_a_convolution():
@@ -114,7 +138,7 @@ def test_blur():
     )
 
 
-# --- curves ----------------------------------------------------------------------------------------------------------
+# --- curves ---------------------------------------------------------------------------
 
 
 @quick
@@ -151,7 +175,9 @@ def test_curves_agree_with_their_loop(n, step, kind, batch, seed):
 
 
 def test_a_right_map_wins_and_a_wrong_one_loses():
-    """Four bright pixels decide. Deleted first, the class dies in four steps; deleted last, in the last four."""
+    """Four bright pixels decide. Deleted first, the class dies in four steps; deleted
+    last, in the last four.
+    """
     module, x, y = Corner(), torch.full((2, 1, 4, 4), 5.0), torch.tensor([1, 1])
     nothing = torch.zeros_like(x)
     areas = {
@@ -209,7 +235,7 @@ def test_curves_refuse_what_does_not_fit():
         explain.curve(module, x, torch.zeros(3, dtype=torch.long), corner_map(2))
 
 
-# --- Algorithm 2 -----------------------------------------------------------------------------------------------------
+# --- Algorithm 2 ----------------------------------------------------------------------
 
 
 @pytest.fixture(name="trained", scope="module")
@@ -220,21 +246,25 @@ def trained_fixture():
 
 
 def test_each_mode_takes_its_own_samples(trained):
-    fed, state, model = trained
-    tests, seen = fed._parts.test, []
+    fed, state, _ = trained
+    tests = [fed.sample_numbers([k]) for k in range(fed.K)]
+    server = fed.sample_numbers(on="server")
+    seen = []
 
     def spy(module, x, y):
         seen.append(x)
         return torch.ones(len(x), *x.shape[2:])
 
     rows = {
-        mode: explain.insertion_deletion(fed, state, model, mode, explainer=spy)
+        mode: explain.insertion_deletion(fed, state, mode, explainer=spy)
         for mode in explain.MODES
     }
     pools = {"in": (tests[:1], tests[1:]), "out": (tests[1:], tests[:1])}
     expected = [
-        fed._x[np.concatenate(pool)] for mode in ("in", "out") for pool in pools[mode]
-    ] + [fed._x[fed._server]]
+        fed.samples(torch.cat(pool))[0]
+        for mode in ("in", "out")
+        for pool in pools[mode]
+    ] + [fed.samples(server)[0]]
     for got, want in zip(seen, [*expected, expected[-1]], strict=True):
 
         def key(x):
@@ -245,39 +275,36 @@ def test_each_mode_takes_its_own_samples(trained):
         "samples"
     ].tolist() == [4, 12]
     assert rows["out"]["samples"].tolist() == [12, 4]
-    assert set(rows["server"]["samples"]) == {len(fed._server)}
+    assert set(rows["server"]["samples"]) == {len(server)}
 
 
 def test_algorithm_2_is_the_mean_area_of_each_clusters_model(trained):
     fed, state, model = trained
-    frame = explain.insertion_deletion(fed, state, model, "in")
-    again = explain.insertion_deletion(fed, state, model, "in")
+    frame = explain.insertion_deletion(fed, state, "in")
+    again = explain.insertion_deletion(fed, state, "in")
     pd.testing.assert_frame_equal(frame, again)
-    module, chosen = (
-        explain.network(model, state.theta[0]),
-        torch.as_tensor(fed._parts.test[0]),
-    )
-    x, y = fed._x[chosen], fed._y[chosen]
+    module = explain.network(model, state.theta[0])
+    x, y = fed.samples(fed.sample_numbers([0]))
     for kind in ("insertion", "deletion"):
         areas = explain.area(
             explain.curve(module, x, y, explain.gradcam(module, x, y), kind)
         )
         assert frame.loc[0, kind] == pytest.approx(float(areas.mean()), abs=1e-6)
-    few = explain.insertion_deletion(fed, state, model, "in", sample=3, seed=1)
+    few = explain.insertion_deletion(fed, state, "in", sample=3, seed=1)
     assert few["samples"].tolist() == [3, 3]
 
 
 def test_one_cluster_has_no_outside(trained):
-    fed, state, model = trained
+    fed, state, _ = trained
     alone = State(state.theta[:1], torch.zeros_like(state.labels))
-    frame = explain.insertion_deletion(fed, alone, model, "out")
+    frame = explain.insertion_deletion(fed, alone, "out")
     assert len(frame) == 1 and frame["samples"].item() == 0
     assert frame[["insertion", "deletion"]].isna().all(axis=None)
     with pytest.raises(ValueError, match="in, out, server"):
-        explain.insertion_deletion(fed, alone, model, "all")
+        explain.insertion_deletion(fed, alone, "all")
 
 
-# --- critical differences --------------------------------------------------------------------------------------------
+# --- critical differences -------------------------------------------------------------
 
 
 @quick
@@ -287,11 +314,13 @@ def test_one_cluster_has_no_outside(trained):
     )
 )
 def test_holm_agrees_with_its_loop(p):
-    assert explain.holm(np.array(p)).tolist() == pytest.approx(reference.holm(p))
+    assert ranks.holm(np.array(p)).tolist() == pytest.approx(reference.holm(p))
 
 
 def table(runs=20, seed=0, **shifts):
-    """Scores of methods that differ from a common run difficulty by a shift and a little noise."""
+    """Scores of methods that differ from a common run difficulty by a shift and a
+    little noise.
+    """
     rng = np.random.default_rng(seed)
     hard = rng.normal(size=runs)
     return pd.DataFrame(
@@ -304,7 +333,7 @@ def table(runs=20, seed=0, **shifts):
 
 def test_clear_differences_are_found_and_equals_grouped():
     scores = table(good=1.0, fair=0.0, same=0.0, bad=-1.0)
-    found = explain.critical_differences(scores)
+    found = ranks.critical_differences(scores)
     assert (
         found.ranks.index[0] == "good"
         and found.ranks.index[-1] == "bad"
@@ -325,9 +354,27 @@ def test_clear_differences_are_found_and_equals_grouped():
     assert pair <= found.p.loc["good", "bad"] <= 6 * pair
 
 
+def test_pairs_are_those_of_scikit_posthocs():
+    """Computed once: posthoc_wilcoxon(zero_method="zsplit", p_adjust="holm"), 0.17."""
+    rng = np.random.default_rng(7)
+    hard = rng.normal(size=(24, 1))
+    x = np.round(hard + 0.5 * rng.normal(size=(24, 4)) + [0.4, 0.2, 0, -0.1], 1)
+    p = ranks.critical_differences(pd.DataFrame(x, columns=list("abcd"))).p
+    expected = {
+        ("a", "b"): 0.5511623709859336,
+        ("a", "c"): 0.3359207216335579,
+        ("a", "d"): 0.006348600378800526,
+        ("b", "c"): 0.6071154490132367,
+        ("b", "d"): 0.3359207216335579,
+        ("c", "d"): 0.6071154490132367,
+    }
+    for pair, value in expected.items():
+        assert p.loc[pair] == pytest.approx(value, rel=1e-12)
+
+
 def test_low_scores_can_be_best():
     scores = table(a=1.0, b=0.0, c=-1.0)
-    high, low = (explain.critical_differences(scores, best) for best in ("high", "low"))
+    high, low = (ranks.critical_differences(scores, best) for best in ("high", "low"))
     assert high.ranks.index.tolist() == [
         "a",
         "b",
@@ -337,12 +384,12 @@ def test_low_scores_can_be_best():
 
 
 def test_without_any_difference_all_are_one_group():
-    found = explain.critical_differences(table(a=0.0, b=0.0, c=0.0))
+    found = ranks.critical_differences(table(a=0.0, b=0.0, c=0.0))
     assert found.friedman > 0.05 and [set(group) for group in found.groups] == [
         {"a", "b", "c"}
     ]
     same = pd.DataFrame(np.repeat(np.arange(6.0)[:, None], 3, 1), columns=list("abc"))
-    found = explain.critical_differences(same)
+    found = ranks.critical_differences(same)
     assert (
         found.friedman == 1
         and (found.p == 1).all(axis=None)
@@ -353,23 +400,23 @@ def test_without_any_difference_all_are_one_group():
 def test_runs_with_gaps_are_left_out():
     scores = table(a=1.0, b=0.0, c=-1.0)
     scores.loc[[2, 5], "b"] = np.nan
-    assert explain.critical_differences(scores).runs == 18
+    assert ranks.critical_differences(scores).runs == 18
     with pytest.raises(ValueError, match="Friedman needs"):
-        explain.critical_differences(scores[["a", "b"]])
+        ranks.critical_differences(scores[["a", "b"]])
 
 
 def test_groups_may_overlap_but_none_lies_in_another():
     same = np.eye(5, dtype=bool)
     for a, b in ((0, 1), (1, 2), (2, 3), (1, 3)):
         same[a, b] = same[b, a] = True
-    assert explain._stretches(list("abcde"), same) == [("a", "b"), ("b", "c", "d")]
+    assert ranks._stretches(list("abcde"), same) == [("a", "b"), ("b", "c", "d")]
 
 
 def test_the_diagram_names_all_methods_and_has_a_bar_for_each_group():
-    found = explain.critical_differences(table(good=1.0, fair=0.0, same=0.0, bad=-1.0))
+    found = ranks.critical_differences(table(good=1.0, fair=0.0, same=0.0, bad=-1.0))
     names = tuple(found.ranks.index)
     groups = [names[:2], names[1:]]
-    ax = explain.difference_diagram(found._replace(groups=groups)).axes[0]
+    ax = ranks.difference_diagram(found._replace(groups=groups)).axes[0]
     words = " ".join(text.get_text() for text in ax.texts)
     assert all(name in words for name in found.ranks.index)
     across = [line.get_xdata() for line in ax.lines if len(set(line.get_ydata())) == 1]

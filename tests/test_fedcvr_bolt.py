@@ -1,4 +1,6 @@
-"""FedCVR-Bolt: kernels against plain loops, its theory against simulation, its selection, its rivals, its data."""
+"""FedCVR-Bolt: kernels against plain loops, its theory against simulation, its
+selection, its rivals, its data.
+"""
 
 import math
 from functools import partial
@@ -22,7 +24,7 @@ from fednb.methods.choice import (
     representatives,
     weighted_sample,
 )
-from fednb.papers.fedcvr_bolt import (
+from fednb.papers.fedcvr_bolt.tasks import (
     measure_classification,
     measure_regression,
     selection,
@@ -53,7 +55,7 @@ def covariance(K, seed=0):
     return a @ a.T / K
 
 
-# --- kernels -----------------------------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------
 
 
 @quick
@@ -84,7 +86,9 @@ def test_homophily_rows_sum_to_one(gamma, far):
 
 
 def test_homophily_turns_block_diagonal_as_groups_agree():
-    """Remark A1: what a client gives to other groups vanishes as the groups draw together."""
+    """Remark A1: what a client gives to other groups vanishes as the groups draw
+    together.
+    """
     rng, group = np.random.default_rng(0), np.repeat([0, 1, 2], 4)
     centres, noise = np.eye(3) * 2, rng.normal(size=(12, 3))
     across = [
@@ -144,7 +148,7 @@ def test_spectral_finds_blocks_and_ignores_negative_weights():
         clustering.spectral(W, 9, seed=0)
 
 
-# --- variance reduction ------------------------------------------------------------------------------------
+# --- variance reduction ---------------------------------------------------------------
 
 
 @quick
@@ -186,7 +190,9 @@ def test_two_numbers_per_client_and_parameter_are_enough(initial, rates):
 
 
 def test_a_thousand_clients_and_two_thousand_parameters():
-    """Dense, C would be 16 GB. Parameters do not meet each other, so a few of them can be checked densely."""
+    """Dense, C would be 16 GB. Parameters do not meet each other, so a few of them can
+    be checked densely.
+    """
     K, D, few = 1000, 2000, [0, 1, 1999]
     make = torch.Generator().manual_seed(0)
     alpha = torch.rand(K, generator=make).double()
@@ -211,12 +217,14 @@ def test_variance_reduction_refuses_other_shapes():
         similarity.variance_reduction(np.eye(3), np.ones(3))
 
 
-# --- the theory of section 3.1 -----------------------------------------------------------------------------
+# --- the theory of section 3.1 --------------------------------------------------------
 
 
 @pytest.mark.parametrize("A", [[2], [0, 3], [4, 1, 0]])
 def test_lemma_1_and_proposition_1_by_simulation(A):
-    """Regress αᵀθ on θ_A: the slopes are Lemma 1's, and the variance explained is Proposition 1's."""
+    """Regress αᵀθ on θ_A: the slopes are Lemma 1's, and the variance explained is
+    Proposition 1's.
+    """
     rng, K = np.random.default_rng(0), 5
     C, alpha = covariance(K), rng.dirichlet(np.ones(K))
     theta = rng.multivariate_normal(np.zeros(K), C, 100_000)
@@ -238,7 +246,9 @@ def test_corollary_1_and_the_whole_federation():
 
 
 def test_proposition_2_holds_for_centred_models_only():
-    """C_jk / C_kk θ_k is the mean of θ_j given θ_k when means are zero; otherwise it is off, and not by a little."""
+    """C_jk / C_kk θ_k is the mean of θ_j given θ_k when means are zero; otherwise it is
+    off, and not by a little.
+    """
     rng, C, mean_ = np.random.default_rng(0), covariance(3), np.array([5.0, 5.0, 5.0])
     theta = rng.multivariate_normal(mean_, C, 50_000)
     slope = C[0, 1] / C[1, 1]
@@ -290,7 +300,7 @@ def test_one_per_coalition_is_best_for_equal_blocks_and_not_for_unequal_ones():
     )[1]
 
 
-# --- drawing clients ---------------------------------------------------------------------------------------
+# --- drawing clients ------------------------------------------------------------------
 
 
 @quick
@@ -386,7 +396,7 @@ def test_one_representative_each_and_the_seats_filled():
     ]  # the next largest key is client 4's
 
 
-# --- FedCVR-Bolt -------------------------------------------------------------------------------------------
+# --- FedCVR-Bolt ----------------------------------------------------------------------
 
 
 def test_the_warm_up_is_fedavg():
@@ -406,7 +416,9 @@ def test_with_seats_for_all_it_is_fedavg(preset):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_after_the_warm_up_it_keeps_the_contract(kernel):
-    """Seeds, purity, budget and permutation, which the contract test sees in the warm-up only."""
+    """Seeds, purity, budget and permutation, which the contract test sees in the
+    warm-up only.
+    """
     perm = np.array([3, 0, 5, 1, 4, 2])
     method = FedCVRBolt(**SOON, coalitions=kernel)
     parts, source, model = (
@@ -585,7 +597,9 @@ def test_a_warm_up_that_estimates_follows_the_dense_equations(rate, innovation):
 
 
 def test_as_printed_those_who_were_seen_have_no_variance():
-    """Line 13 makes a representative its own expectation; γ_1 = 1 then leaves it none, and v must not be nan."""
+    """Line 13 makes a representative its own expectation; γ_1 = 1 then leaves it none,
+    and v must not be nan.
+    """
     for preset, zero in ((FedCVRBolt.as_printed, True), (FedCVRBolt, False)):
         fed = federation(sizes=SIZES)
         state = go(preset(sampled=1, warmup=0, rate=1.0), fed, 1)
@@ -626,7 +640,9 @@ def test_equal_rows_stay_together():
 
 
 def test_only_the_weight_of_the_coalition_gives_the_mean_of_all():
-    """If members of a coalition send the same, Eq. 2 is known from one each; line 18's weights miss it."""
+    """If members of a coalition send the same, Eq. 2 is known from one each; line 18's
+    weights miss it.
+    """
     rng = np.random.default_rng(0)
     coalitions = torch.tensor([0, 0, 0, 0, 1, 2, 2])
     n, rows = (
@@ -706,7 +722,7 @@ def test_presets_and_checks():
         FedCVRBolt(rate=1.5)
 
 
-# --- the rivals --------------------------------------------------------------------------------------------
+# --- the rivals -----------------------------------------------------------------------
 
 
 def trained(fed):
@@ -780,7 +796,7 @@ def test_active_fl_as_released_asks_its_candidates_anew():
         ActiveFL(alpha1=1.0)
 
 
-# --- data that are drawn, and what is measured ---------------------------------------------------------------
+# --- data that are drawn, and what is measured ----------------------------------------
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -841,7 +857,9 @@ def test_synthetic_has_the_form_of_li_et_al():
 
 
 def test_one_shift_for_all_classes_changes_no_label():
-    """α has no effect on labels in Li et al.'s form, where u_k is one number; drawn for each class it has."""
+    """α has no effect on labels in Li et al.'s form, where u_k is one number; drawn for
+    each class it has.
+    """
     for shared in (True, False):
         little, much = (
             data.synthetic(alpha, 1, clients=5, shared=shared)[0]

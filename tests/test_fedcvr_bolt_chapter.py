@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from fednb import data, models, reference, store
 from fednb.experiment import describe
 from fednb.federation import Federation
 from fednb.methods import FedAvg, FedCVRBolt, InTurn
-from fednb.papers import fedcvr_bolt, fedcvr_bolt_theory
+from fednb.papers import fedcvr_bolt
 from fednb.partition import Partition
 from fednb.training import Local
 
@@ -33,13 +34,16 @@ def small() -> Federation:
     )
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-@pytest.mark.parametrize("table", fedcvr_bolt.TABLES)
+@pytest.mark.parametrize("table", fedcvr_bolt.tasks.TABLES)
 def test_tasks_are_well_formed(profile, table):
-    tasks = fedcvr_bolt.TABLES[table](profile)
+    tasks = fedcvr_bolt.tasks.TABLES[table](profile)
+    if table.endswith("_paper") and profile == "laptop":
+        assert tasks == []
+        return
     assert len({task.key for task in tasks}) == len(tasks) and {
         task.profile for task in tasks
     } == {profile}
@@ -49,7 +53,13 @@ def test_tasks_are_well_formed(profile, table):
     least = (
         1
         if profile == "smoke"
-        else {"table1": 20, "synthetic": 10, "table2": 3}[table.split("_")[0]]
+        else {
+            "table1": 20,
+            "synthetic": 10,
+            "table2": 3,
+            "mnist": 10,
+            "cifar10": 3,
+        }[table.split("_")[0]]
     )
     assert len({task.seed for task in tasks}) >= least
     assert [task.seed for task in tasks] == sorted(
@@ -58,7 +68,7 @@ def test_tasks_are_well_formed(profile, table):
 
 
 def test_the_paper_profile_is_the_papers():
-    for task in fedcvr_bolt.TABLES["table2"]("paper"):
+    for task in fedcvr_bolt.tasks.TABLES["table2"]("paper"):
         whole = task.tags["row"] in (
             "FeSEM",
             "LocalOnly",
@@ -69,7 +79,7 @@ def test_the_paper_profile_is_the_papers():
         assert (task.local.lr, task.local.epochs, task.local.steps) == (0.01, 10, None)
     bolt = next(
         t.method
-        for t in fedcvr_bolt.TABLES["table1_d1_noniid"]("paper")
+        for t in fedcvr_bolt.tasks.TABLES["table1_d1_noniid"]("paper")
         if t.tags["row"] == "FedCVR-Bolt as printed"
     )
     assert (bolt.sampled, bolt.warmup, bolt.beta, bolt.rate) == (10, 30, 1.0, "round")
@@ -79,7 +89,7 @@ def test_presets_go_by_the_data_set():
     """What paper and scripts say of each data set, in the tasks that stand for it."""
     found = {}
     for table in ("table2", "synthetic_rivals", "table1_d1_noniid"):
-        for task in fedcvr_bolt.TABLES[table]("laptop"):
+        for task in fedcvr_bolt.tasks.TABLES[table]("laptop"):
             if task.seed == 0:
                 dataset = task.dataset.split("(")[0]
                 found[dataset, task.tags["row"]] = task.method
@@ -107,7 +117,7 @@ def test_presets_go_by_the_data_set():
 
 def test_the_network_of_mnist_is_the_released_one():
     for profile in ("laptop", "paper"):
-        net = fedcvr_bolt.SCALES[profile].models["mnist"]()
+        net = fedcvr_bolt.tasks.SCALES[profile].models["mnist"]()
         shapes = [tuple(p.shape) for p in net.parameters() if p.dim() == 2]
         assert shapes == [(200, 784), (10, 200)]
 
@@ -116,7 +126,7 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
     y = np.arange(60_000) % 10
     tasks = {
         describe(t.partition): t
-        for t in fedcvr_bolt.TABLES["table2"]("paper")
+        for t in fedcvr_bolt.tasks.TABLES["table2"]("paper")
         if t.seed == 0
     }
     assert len(tasks) == 2
@@ -128,10 +138,10 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
 def test_all_rows_of_a_cell_train_equally_often():
     tasks = [
         t
-        for t in fedcvr_bolt.TABLES["table2"]("laptop")
+        for t in fedcvr_bolt.tasks.TABLES["table2"]("laptop")
         if t.seed == 0 and t.dataset == "mnist"
     ]
-    scale = fedcvr_bolt.SCALES["laptop"]
+    scale = fedcvr_bolt.tasks.SCALES["laptop"]
     for task in tasks:
         per_round = (
             scale.clients
@@ -145,7 +155,7 @@ def test_smoke_runs_give_records(tmp_path):
     from fednb import tables
 
     for name in ("table1_d2_noniid", "synthetic_rivals", "table2"):
-        tasks = fedcvr_bolt.TABLES[name]("smoke")[:8:4]
+        tasks = fedcvr_bolt.tasks.TABLES[name]("smoke")[:8:4]
         for task in tasks:
             store.append(tmp_path / "x.json", task.record())
         frame = tables.frame(tasks, tmp_path / "x.json", last=5)
@@ -153,8 +163,44 @@ def test_smoke_runs_give_records(tmp_path):
         assert frame[value].gt(0).all() and frame["evenness"].between(0, 1).all()
 
 
+def test_the_papers_own_scale_has_nothing_reduced_but_seeds_and_rows():
+    whole = {t.tags["row"]: t for t in fedcvr_bolt.tasks.TABLES["table2"]("paper")}
+    for name, rows, seeds in (("mnist", 60_000, 10), ("cifar10", 50_000, 3)):
+        tasks = fedcvr_bolt.tasks.TABLES[f"{name}_paper"]("paper")
+        assert len(tasks) == 7 * seeds
+        for task in tasks:
+            assert (task.dataset, task.train_rows) == (name, rows)
+            assert (task.rounds, task.every, task.profile) == (100, 1, "paper")
+            assert task.local == Local(0.01, epochs=10, batch_size=32)
+            assert describe(task.partition) == describe(whole["FedAvg"].partition)
+            assert task.method.sampled == 10
+            assert getattr(task.method, "warmup", 30) == 30
+
+
+def test_a_record_tells_who_trained_and_who_stood_together():
+    tasks = fedcvr_bolt.tasks.TABLES["mnist_paper"]("smoke")
+    chosen = {task.tags["row"]: task for task in tasks}
+    assert len(chosen) == len(tasks) == 7
+    task = chosen["FedCVR-Bolt as released"]
+    record = task.record()["metrics"]
+    curves = record["curves"]
+    kinds = task.federation().truth.counts.argmax(1)
+    assert fedcvr_bolt.tasks.numbers(record["final"]["kinds"]).tolist() == list(kinds)
+    past = fedcvr_bolt.theory.follow(task.method, task.federation(), task.rounds)
+    who = fedcvr_bolt.tasks.trained(curves["odd"], 12)  # (rounds, K)
+    assert [np.flatnonzero(row).tolist() for row in who] == [
+        now.picked.tolist() for now in past
+    ]
+    assert curves["round"] == [1, 2, 3, 4, 5, 6]
+    assert [len(text) for text in curves["coalitions"]] == [0, 0, 0, 0, 12, 0]
+    assert curves["coalitions"][4] == "".join(map(str, past[4].coalitions.tolist()))
+    assert set(curves) >= {"accuracy", "balanced_accuracy", "macro_f1", "loss"}
+    plain = chosen["FedAvg"].record()["metrics"]["curves"]
+    assert set(plain["coalitions"]) == {""} and len(set(plain["odd"])) > 1
+
+
 def test_printed_numbers_are_read_with_their_cells():
-    one, two, four = (fedcvr_bolt.printed(table) for table in "124")
+    one, two, four = (fedcvr_bolt.figures.printed(table) for table in "124")
     cell = (
         one[(one["D"] == 1) & (one["heterogeneity"] == "non-IID")]
         .set_index("row")
@@ -167,12 +213,12 @@ def test_printed_numbers_are_read_with_their_cells():
     rows = {
         t.tags["row"]
         for name in ("table1_d1_noniid", "table2")
-        for t in fedcvr_bolt.TABLES[name]("laptop")
+        for t in fedcvr_bolt.tasks.TABLES[name]("laptop")
     }
     assert {*one["row"], *two["row"], *four["row"]} <= rows
 
 
-# --- controls --------------------------------------------------------------------------------------------------------
+# --- controls -------------------------------------------------------------------------
 
 
 def test_in_turn_everybody_is_asked_before_anybody_twice():
@@ -192,7 +238,7 @@ def test_shuffled_coalitions_keep_their_sizes_and_lose_their_members():
     plain = FedCVRBolt.as_released(sampled=4, warmup=3)
     mixed = FedCVRBolt.as_released(sampled=4, warmup=3, shuffled=True)
     here, there = (
-        fedcvr_bolt_theory.follow(m, small(), 4)[3].coalitions for m in (plain, mixed)
+        fedcvr_bolt.theory.follow(m, small(), 4)[3].coalitions for m in (plain, mixed)
     )
     assert sorted(here.bincount().tolist()) == sorted(there.bincount().tolist())
     assert here.tolist() != there.tolist()
@@ -200,7 +246,7 @@ def test_shuffled_coalitions_keep_their_sizes_and_lose_their_members():
 
 def test_given_coalitions_are_used_and_kept():
     given = (0, 0, 1, 1, 0, 2, 2, 2, 1, 0, 1, 2)
-    past = fedcvr_bolt_theory.follow(FedCVRBolt(3, 1, coalitions=given), small(), 4)
+    past = fedcvr_bolt.theory.follow(FedCVRBolt(3, 1, coalitions=given), small(), 4)
     assert all(now.coalitions.tolist() == list(given) for now in past[1:])
     assert all(sorted(given[k] for k in now.picked) == [0, 1, 2] for now in past[1:])
     with pytest.raises(ValueError, match="variance="):
@@ -209,7 +255,7 @@ def test_given_coalitions_are_used_and_kept():
 
 def test_the_initial_covariance_scales_the_first_score():
     one, hundredth, identity = (
-        fedcvr_bolt_theory.follow(FedCVRBolt(3, 0, **change), small(), 1)[0].value
+        fedcvr_bolt.theory.follow(FedCVRBolt(3, 0, **change), small(), 1)[0].value
         for change in ({}, {"variance": 0.01}, {"initial": 0.0})
     )
     torch.testing.assert_close(hundredth, 0.01 * one)
@@ -217,12 +263,12 @@ def test_the_initial_covariance_scales_the_first_score():
     torch.testing.assert_close(identity, one / 12**2)  # I: Σ_d α_k²
 
 
-# --- a run, watched --------------------------------------------------------------------------------------------------
+# --- a run, watched -------------------------------------------------------------------
 
 
 def test_following_a_run_changes_nothing_and_sees_who_was_picked():
     method, fed = FedCVRBolt.as_released(sampled=3, warmup=2), small()
-    past = fedcvr_bolt_theory.follow(method, fed, 6)
+    past = fedcvr_bolt.theory.follow(method, fed, 6)
     state = go(method, small(), 5)
     assert torch.equal(past[5].theta, state.theta[0])
     last = np.zeros(12, int)
@@ -234,8 +280,8 @@ def test_following_a_run_changes_nothing_and_sees_who_was_picked():
 
 
 def test_other_methods_can_be_followed_too():
-    past = fedcvr_bolt_theory.follow(InTurn(3), small(), 8)
-    found = fedcvr_bolt_theory.habits(past[4:])
+    past = fedcvr_bolt.theory.follow(InTurn(3), small(), 8)
+    found = fedcvr_bolt.theory.habits(past[4:])
     assert found["evenness"] == found["covered"] == found["free"] == 1 and found[
         "picked had waited"
     ] == pytest.approx(4 - 1)
@@ -244,7 +290,7 @@ def test_other_methods_can_be_followed_too():
 def test_habits_by_hand():
     half = torch.full((4,), 0.5)
     rounds = [
-        fedcvr_bolt_theory.Round(
+        fedcvr_bolt.theory.WatchedRound(
             None, None, torch.tensor([0, 0, 1, 1]), None, pi, np.array(p), np.array(w)
         )
         for pi, p, w in (
@@ -252,7 +298,7 @@ def test_habits_by_hand():
             (torch.tensor([1.0, 0, 0.5, 0.5]), [0, 3], [1, 1, 2, 2]),
         )
     ]
-    found = fedcvr_bolt_theory.habits(rounds)
+    found = fedcvr_bolt.theory.habits(rounds)
     assert found["picked had waited"] == found["all had waited"] == 1.5
     assert found["evenness"] == pytest.approx(16 / (4 * (4 + 0 + 1 + 1))) and found[
         "by date"
@@ -263,14 +309,15 @@ def test_habits_by_hand():
 
 def test_alignment_is_one_without_selection_and_by_hand_with_it():
     everybody = FedCVRBolt(1, 0, beta=0.0, coalitions=(0,) * 12)
-    past = fedcvr_bolt_theory.follow(everybody, small(), 2)
-    assert fedcvr_bolt_theory.alignment(everybody, past, small()) == pytest.approx(
-        [1.0, 1.0]
-    )
+    past = fedcvr_bolt.theory.follow(everybody, small(), 2)
+    found = fedcvr_bolt.theory.looks(everybody, past, small())
+    assert [look.alignment for look in found] == pytest.approx([1.0, 1.0])
+    assert [look.bias for look in found] == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert [look.noise for look in found] == pytest.approx([1.0, 1.0])
     method = FedCVRBolt.as_released(
         sampled=2, warmup=0, coalitions=(0,) * 10 + (1,) * 2, beta=0.0
     )
-    past, fed = fedcvr_bolt_theory.follow(method, small(), 1), small()
+    past, fed = fedcvr_bolt.theory.follow(method, small(), 1), small()
     w = past[0].theta
     g = torch.stack(
         [
@@ -281,19 +328,22 @@ def test_alignment_is_one_without_selection_and_by_hand_with_it():
     )
     G, true = (g[:10].mean(0) + g[10:].mean(0)) / 2, g.mean(0)
     expected = float(G @ true / (true @ true))
-    assert fedcvr_bolt_theory.alignment(method, past, small()) == pytest.approx(
-        [expected]
-    )
+    (found,) = fedcvr_bolt.theory.looks(method, past, small())
+    assert found.alignment == pytest.approx(expected)
+    off = G - true
+    assert found.bias == pytest.approx(float(off @ off / (true @ true)))
+    loss = float(small().loss(w).mean())
+    assert found.loss == pytest.approx(loss)
 
 
-# --- theory ----------------------------------------------------------------------------------------------------------
+# --- theory ---------------------------------------------------------------------------
 
 
 def test_five_ways_to_choose_are_ordered():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(6, 9))
     C, alpha, sides = half @ half.T, np.ones(6) / 6, np.array([0, 0, 1, 1, 2, 2])
-    found = fedcvr_bolt_theory.reductions(C, alpha, sides)
+    found = fedcvr_bolt.theory.reductions(C, alpha, sides)
     total = alpha @ C @ alpha
     assert found["best"] == pytest.approx(reference.best_subset(C, alpha, 3)[1] / total)
     assert found["Eq. 7"] == pytest.approx(
@@ -321,7 +371,7 @@ def test_a_policy_by_enumeration():
     for drawn in product(*groups):
         p, x = pi[list(drawn)].prod(), w @ c[list(drawn)]
         first, second = first + p * x, second + p * float(x @ x)
-    mean, variance = fedcvr_bolt_theory.policy(c, SIDES, pi, w)
+    mean, variance = fedcvr_bolt.theory.policy(c, SIDES, pi, w)
     assert mean == pytest.approx(first) and variance == pytest.approx(
         second - first @ first
     )
@@ -329,27 +379,29 @@ def test_a_policy_by_enumeration():
 
 @pytest.mark.parametrize("own", [True, False])
 def test_the_neighbourhood_is_noise_and_bias(own):
-    """θ ← (1 - η) θ + η c_P settles at ‖bias‖² + η σ² / (2 - η): only without bias does a small η end near zero."""
+    """θ ← (1 - η) θ + η c_P settles at ‖bias‖² + η σ² / (2 - η): only without bias does
+    a small η end near zero.
+    """
     c = np.random.default_rng(0).normal(size=(10, 2)) + 3 * SIDES[:, None]
     pi, w = (
         1 / np.bincount(SIDES)[SIDES],
         np.ones(3) / 3 if own else np.bincount(SIDES) / 10,
     )
-    mean, variance = fedcvr_bolt_theory.policy(c, SIDES, pi, w)
+    mean, variance = fedcvr_bolt.theory.policy(c, SIDES, pi, w)
     bias = float(np.square(mean - c.mean(0)).sum())
-    path = fedcvr_bolt_theory.neighbourhood(c, SIDES, pi, w, 0.2, 6000)
+    path = fedcvr_bolt.theory.settle(fedcvr_bolt.theory.towards(c), SIDES, w, 0.2, 6000)
     assert path[200:].mean() == pytest.approx(bias + 0.2 * variance / 1.8, rel=0.1)
     assert (bias > 0.1) == own and (own or bias < 1e-12)
 
 
 def test_seeds_needed():
     assert (
-        fedcvr_bolt_theory.seeds_needed(1.0, 1.0, 1.0) == 16
+        fedcvr_bolt.theory.seeds_needed(1.0, 1.0, 1.0) == 16
     )  # the rule of thumb: 16 σ² / δ²
-    assert fedcvr_bolt_theory.seeds_needed(0.1, 1.0, 1.0) == pytest.approx(1570, abs=1)
+    assert fedcvr_bolt.theory.seeds_needed(0.1, 1.0, 1.0) == pytest.approx(1570, abs=1)
     rng, n, found = (
         np.random.default_rng(0),
-        fedcvr_bolt_theory.seeds_needed(0.5, 1.0, 1.0),
+        fedcvr_bolt.theory.seeds_needed(0.5, 1.0, 1.0),
         0,
     )
     for _ in range(400):
@@ -369,11 +421,131 @@ def test_pooled_is_the_least_squares_fit():
     parts = Partition(
         [np.array([0, 1]), np.array([2])], [np.array([3]), np.array([4])], None
     )
-    assert fedcvr_bolt_theory.pooled(dataset, parts) == pytest.approx(0.5)
+    assert fedcvr_bolt.theory.pooled(dataset, parts) == pytest.approx(0.5)
 
 
 def test_one_parameter_of_length_one_is_a_sign():
-    """Line 3 leaves nothing of the regression through the origin: clients of one sign are one coalition."""
+    """Line 3 leaves nothing of the regression through the origin: clients of one sign
+    are one coalition.
+    """
     slopes = torch.tensor([[-4.0], [-3.0], [-0.1], [2.0]])
     assert FedCVRBolt().form(slopes, 3, 0).tolist() == [0, 0, 0, 1]
     assert len(FedCVRBolt(coalitions="kmeans").form(slopes, 3, 0).unique()) == 3
+
+
+# --- figures and claims ---------------------------------------------------------------
+
+
+def test_a_record_tells_as_much_of_dates_and_kinds_as_a_watched_run():
+    """The smoke run has coalitions in round 5; its dates are those that follow sees."""
+    tasks = fedcvr_bolt.tasks.TABLES["mnist_paper"]("smoke")
+    task = next(t for t in tasks if t.tags["row"] == "FedCVR-Bolt as released")
+    record = task.record()["metrics"]
+    kinds = fedcvr_bolt.tasks.numbers(record["final"]["kinds"])
+    found = fedcvr_bolt.figures.agreement(record["curves"], kinds, warmup=2)
+    past = fedcvr_bolt.theory.follow(task.method, task.federation(), task.rounds)
+    by_date = fedcvr_bolt.theory.agreement([past[4]])
+    by_kind = fedcvr_bolt.theory.agreement([past[4]], kinds)
+    assert found == pytest.approx((by_date[0], by_kind[0]))
+
+
+def test_the_area_under_an_irregular_curve():
+    course = pd.DataFrame({"round": [5, 10, 20, 21], "x": [9.0, 1.0, 3.0, 5.0]})
+    whole = fedcvr_bolt.figures.area(course, "x", 10)
+    assert whole == pytest.approx((10 * 2 + 1 * 4) / 11)
+    assert np.isnan(fedcvr_bolt.figures.area(course, "x", 21))
+
+
+def test_per_cent_less_is_of_the_geometric_mean():
+    runs = pd.DataFrame(
+        {
+            "row": ["a", "a", "b", "b"],
+            "seed": [0, 1, 0, 1],
+            "log_mse": np.log([0.5, 0.5, 1.0, 2.0]),
+        }
+    )
+    found = fedcvr_bolt.claims.per_cent_less(runs, "a", "b", "log_mse")
+    assert found.mean == pytest.approx(100 * (1 - 0.5 / np.sqrt(2)))
+    assert found.low < found.mean < found.high < 100
+
+
+def test_a_lead_over_two_data_sets_is_averaged_within_a_seed():
+    runs = pd.DataFrame(
+        [
+            ("a", 0, "x", 0.5),
+            ("a", 0, "y", 0.7),
+            ("a", 1, "x", 0.5),
+            ("a", 1, "y", 0.9),
+            ("b", 0, "x", 0.4),
+            ("b", 0, "y", 0.4),
+            ("b", 1, "x", 0.4),
+            ("b", 1, "y", 0.4),
+        ],
+        columns=["row", "seed", "dataset", "accuracy"],
+    )
+    found = fedcvr_bolt.claims.lead(runs, "a", "b")
+    assert found.mean == pytest.approx(25)  # of +20 and +30 points
+    assert found.high - found.mean == pytest.approx(12.706 * 5, rel=1e-3)
+
+
+def test_printed_leads_are_those_of_the_paper():
+    lead = fedcvr_bolt.claims.printed_lead
+    assert lead("FedAvg", ["mnist"]) == pytest.approx(90.23 - 86.30)
+    both = (90.23 - 88.89 + 57.06 - 55.19) / 2
+    assert lead("Active FL", ["mnist", "cifar10"]) == pytest.approx(both)
+    assert lead("FeSEM", ["mnist", "cifar10"]) == pytest.approx(57.06 - 44.66)
+    assert lead("LocalOnly", ["mnist"]) is None
+
+
+def test_at_the_papers_scale_mnist_is_judged_there():
+    """Seven rows, ten seeds, a lead of two points for each row over the next."""
+    rows = [*fedcvr_bolt.figures.RIVALS, "FedAvg in turn", fedcvr_bolt.figures.PICK]
+    rows = [fedcvr_bolt.figures.CORRECTED, fedcvr_bolt.figures.BOLT, *rows]
+    lines = []
+    for place, row in enumerate(rows):
+        for seed in range(10):
+            level = 0.9 - 0.02 * place + 0.001 * (seed * (place + 1) % 7)
+            lines.append((row, seed, "mnist", level, level, 0.01 + 0.001 * place))
+    columns = ["row", "seed", "dataset", "accuracy", "area", "unrest"]
+    own = pd.DataFrame(lines, columns=columns)
+    laptop = fedcvr_bolt.figures.images()
+    found = fedcvr_bolt.claims.more_accurate(laptop, own)
+    found += fedcvr_bolt.claims.faster(laptop, own)
+    large = [claim for claim in found if claim.scale == "the paper's scale"]
+    assert len(large) == 6 and {claim.verdict for claim in large} == {"holds"}
+    assert {claim.replicates for claim in large} == {"10 seeds"}
+    small = {claim.statement for claim in found} - {claim.statement for claim in large}
+    assert "CIFAR-10: more accurate than FedAvg" in small
+    assert "MNIST and CIFAR-10: more accurate than IFCA" in small
+
+
+def test_headlines_are_claims():
+    every = set(fedcvr_bolt.claims.HEADLINES)
+    found = {claim.statement for claim in fedcvr_bolt.figures.verdicts()}
+    at_laptop_scale = {name for name in every if not name.startswith("MNIST: ")}
+    at_laptop_scale = {name for name in at_laptop_scale if "and CIFAR" not in name}
+    assert at_laptop_scale <= found
+
+
+def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
+    tmp_path, monkeypatch
+):
+    """Smoke runs in their place: one seed whole, of the other only FedAvg."""
+    rows = ("FedAvg", "FedCVR-Bolt as released")
+    smoke = fedcvr_bolt.tasks.TABLES["mnist_paper"]("smoke")
+    first = [task for task in smoke if task.tags["row"] in rows]
+    second = [replace(task, seed=1) for task in first]
+    tables_ = {"mnist_paper": lambda profile: first + second}
+    monkeypatch.setattr(fedcvr_bolt.tasks, "TABLES", tables_)
+    folder = tmp_path / "book" / "results" / "fedcvr_bolt"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert fedcvr_bolt.figures.own_scale("mnist") is None
+    for task in [*first, second[0]]:
+        store.append(folder / "mnist_paper.json", task.record())
+    frame = fedcvr_bolt.figures.own_scale("mnist")
+    assert frame["row"].tolist() == list(rows) and set(frame["seed"]) == {0}
+    assert frame["unrest"].gt(0).all()
+    agree = fedcvr_bolt.figures.recorded_agreement("mnist")
+    assert agree["seed"].tolist() == [0]
+    assert agree[["date", "class"]].notna().all(axis=None)

@@ -16,7 +16,7 @@ from fednb.federation import ClientError, Federation, Meter
 from fednb.partition import Partition
 from fednb.training import Local
 
-from .conftest import NETWORKS, blobs, federation, ragged
+from .conftest import NETWORKS, blobs, federation, held, ragged
 
 
 def test_start_depends_on_seed_and_number_only():
@@ -82,12 +82,11 @@ def test_loss_of_every_row_at_every_client(network, backend):
     theta = fed.start(3)
     fast = fed.loss(theta)
     for c in range(3):
-        module = fed._build(0).eval()
-        fed.layout.bind(module).copy_(theta[c])
+        module = fed.network(theta[c])
         for k in range(4):
-            i = torch.as_tensor(fed._parts.train[k])
+            x, y = held(fed, k, "train")
             with torch.no_grad():
-                slow = F.cross_entropy(module(fed._x[i]), fed._y[i]).item()
+                slow = F.cross_entropy(module(x), y).item()
             assert fast[k, c].item() == pytest.approx(slow, abs=1e-10)
     assert torch.equal(fed.loss(theta[1], torch.tensor([2, 0])), fast[[2, 0], 1])
     assert fed.loss(theta, on="test").shape == (4, 3)
@@ -109,14 +108,14 @@ def test_evaluate_counts_right():
     result = fed.evaluate(theta, labels)
     assert result.confusion.sum((1, 2)).tolist() == [4] * 4
     for k in range(4):
-        i = torch.as_tensor(fed._parts.test[k])
-        logits = fed.predict(theta[labels[k]], fed._x[i])
+        x, y = held(fed, k)
+        logits = fed.predict(theta[labels[k]], x)
         expected = torch.zeros(3, 3, dtype=torch.long)
-        for true, pred in zip(fed._y[i], logits.argmax(1), strict=True):
+        for true, pred in zip(y, logits.argmax(1), strict=True):
             expected[true, pred] += 1
         assert torch.equal(result.confusion[k], expected)
         assert result.loss[k].item() == pytest.approx(
-            F.cross_entropy(logits, fed._y[i]).item(), rel=1e-5
+            F.cross_entropy(logits, y).item(), rel=1e-5
         )
 
 
@@ -124,18 +123,15 @@ def test_evaluate_on_the_servers_samples_is_shared_between_clients():
     fed = federation()
     theta, labels = fed.start(3), torch.tensor([2, 0, 2, 0])
     result = fed.evaluate(theta, labels, on="server")
-    assert result.confusion.shape == (4, 3, 3) and len(result.owner) == 2 * len(
-        fed._server
-    )
+    server = fed.sample_numbers(on="server")
+    assert result.confusion.shape == (4, 3, 3)
+    assert len(result.owner) == 2 * len(server)
     assert torch.equal(result.confusion[0], result.confusion[2])
-    expected = fed.predict(theta[2], fed._x[fed._server]).argmax(1)
-    assert (
-        result.confusion[0].diagonal().sum() == (expected == fed._y[fed._server]).sum()
-    )
-    used = np.concatenate([*fed._parts.train, *fed._parts.test])
-    assert not set(fed._server.tolist()) & set(
-        used.tolist()
-    )  # the server holds no client's sample
+    x, y = fed.samples(server)
+    expected = fed.predict(theta[2], x).argmax(1)
+    assert result.confusion[0].diagonal().sum() == (expected == y).sum()
+    used = torch.cat([fed.sample_numbers(on=on) for on in ("train", "test")])
+    assert not torch.isin(server, used).any()  # the server holds no client's sample
 
 
 def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
@@ -148,9 +144,8 @@ def test_a_soft_vote_averages_probabilities_and_a_one_hot_vote_is_a_label():
     assert torch.equal(hard.pred, soft.pred) and torch.allclose(hard.loss, soft.loss)
     votes = torch.tensor([[1.0, 1.0, 2.0]] * 4)
     mixed = fed.evaluate(theta, votes)
-    i = torch.as_tensor(fed._parts.test[3])
     p = (
-        fed.predict(theta, fed._x[i]).softmax(-1)
+        fed.predict(theta, held(fed, 3)[0]).softmax(-1)
         * torch.tensor([0.25, 0.25, 0.5])[:, None, None]
     ).sum(0)
     assert torch.equal(mixed.pred[mixed.owner == 3], p.argmax(1))
@@ -171,8 +166,8 @@ def test_evaluate_refuses_bad_votes():
     for votes in (torch.zeros(4, 2), -torch.ones(4, 2), torch.ones(4, 3)):
         with pytest.raises(ValueError, match="votes must be"):
             fed.evaluate(fed.start(2), votes)
-    with pytest.raises(ValueError, match=r"evaluate\(on='validation'\): need 'test'"):
-        fed.evaluate(fed.start(), torch.zeros(4, dtype=torch.long), on="validation")
+    with pytest.raises(ValueError, match=r"evaluate\(on='training'\): need 'test'"):
+        fed.evaluate(fed.start(), torch.zeros(4, dtype=torch.long), on="training")
 
 
 def test_a_client_without_test_samples_has_nan_loss_and_no_counts():
@@ -328,10 +323,9 @@ def test_identity_does_not_depend_on_the_run_or_the_machine():
 def test_client_data_is_held_once():
     fed = federation(workers=3)
     fed.train(fed.start()[0])
-    assert fed.backend.x.data_ptr() == fed._x.data_ptr()
-    assert all(
-        isinstance(i, np.ndarray) for i in fed._parts.train
-    )  # clients are index lists
+    arrays = [v for v in vars(fed).values() if isinstance(v, torch.Tensor)]
+    inputs = [v for v in arrays if v.shape == fed.backend.x.shape]
+    assert [v.data_ptr() for v in inputs] == [fed.backend.x.data_ptr()]
 
 
 @pytest.mark.parametrize(

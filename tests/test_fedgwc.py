@@ -1,4 +1,6 @@
-"""FedGWC and what its chapter needs: kernels against their loops, identities, and splits that find the groups."""
+"""FedGWC and what its chapter needs: kernels against their loops, identities, and
+splits that find the groups.
+"""
 
 import dataclasses
 import math
@@ -27,10 +29,10 @@ from fednb.methods import (
     PFedMe,
 )
 from fednb.methods.fedgwc import gaussian_rewards, groupless
-from fednb.methods.subfederation import Subfederation, follow, pack, unpack
 from fednb.metrics import adjusted_rand
-from fednb.papers import fedgwc_theory
+from fednb.papers import fedgwc
 from fednb.training import Local
+from fednb.views import Subfederation, follow, pack, unpack
 
 from .conftest import NETWORKS, blobs, federation, ragged
 from .test_methods import go, served
@@ -53,7 +55,9 @@ AGGREGATORS = [
 
 
 def groups(truth, noisy, samples=24, local=None, **options) -> Federation:
-    """Clients of one task whose groups have labels without meaning (``noisy``), or another name for each class."""
+    """Clients of one task whose groups have labels without meaning (``noisy``), or
+    another name for each class.
+    """
     data, parts = (
         blobs(samples=(samples + 4) * len(truth)),
         ragged([samples] * len(truth), truth=truth),
@@ -69,7 +73,7 @@ def groups(truth, noisy, samples=24, local=None, **options) -> Federation:
     )
 
 
-# --- Gaussian rewards (Eq. 1) --------------------------------------------------------------------------------------
+# --- Gaussian rewards (Eq. 1) ---------------------------------------------------------
 
 
 @quick
@@ -135,7 +139,7 @@ def test_weighted_rewards_by_hand():
     assert gaussian_rewards(losses, n).tolist() == pytest.approx(want)
 
 
-# --- perception affinity (Eq. 4) -----------------------------------------------------------------------------------
+# --- perception affinity (Eq. 4) ------------------------------------------------------
 
 
 @quick
@@ -193,7 +197,7 @@ def test_affinity_leaves_its_input_alone_and_checks_it():
         similarity.perception_affinity(torch.tensor([[0.0, 1], [math.nan, 0]]), 0.5)
 
 
-# --- spectral clustering and bipartition -----------------------------------------------------------------------------
+# --- spectral clustering and bipartition ----------------------------------------------
 
 
 def blocks(sizes, inside=0.9, across=0.1, noise=0.02, seed=0):
@@ -247,8 +251,8 @@ def test_spectral_agrees_with_scikit_learn(assign):
         theirs = SpectralClustering(
             3, affinity="precomputed", assign_labels=assign, random_state=0
         ).fit_predict(W)
-        maps = clustering._eigenmaps(W, 3)
-        ours = clustering._assign(maps, 3, seed=0, assign=assign)
+        maps = clustering.eigenmaps(W, 3)
+        ours = clustering.cut_maps(maps, 3, seed=0, assign=assign)
         assert clustering.relabel(ours).tolist() == clustering.relabel(theirs).tolist()
         assert np.ptp(maps[:, 0]) < 1e-9  # the trivial eigenvector
 
@@ -262,11 +266,11 @@ def test_ng_clusters_the_directions_of_the_rows():
     X = np.linalg.eigh(d[:, None] * A * d)[1][:, -3:]
     Y = X / np.linalg.norm(X, axis=1, keepdims=True)
     want = clustering.weighted_kmeans(Y, np.ones(21), 3, seed=0)
-    maps = clustering._eigenmaps(W, 3)
-    found = clustering._assign(maps, 3, seed=0, assign="ng")
+    maps = clustering.eigenmaps(W, 3)
+    found = clustering.cut_maps(maps, 3, seed=0, assign="ng")
     assert found.tolist() == want.tolist() == clustering.relabel(truth).tolist()
     zero = np.vstack([maps, np.zeros((1, 3))])  # a client without any tie
-    assert len(clustering._assign(zero, 3, seed=0, assign="ng")) == 22
+    assert len(clustering.cut_maps(zero, 3, seed=0, assign="ng")) == 22
 
 
 def test_no_split_without_structure():
@@ -284,7 +288,8 @@ def test_no_split_without_structure():
                 found = clustering.best_spectral(matrix, 5, seed=0, score_on=score_on)
                 assert found.labels.tolist() == [0] * 8 and found.score == math.inf
     assert (
-        clustering._davies_bouldin(np.ones((4, 2)), np.array([0, 0, 1, 1])) == math.inf
+        clustering.davies_bouldin_of_rows(np.ones((4, 2)), np.array([0, 0, 1, 1]))
+        == math.inf
     )
 
 
@@ -326,7 +331,9 @@ def test_spectral_and_bipartition_errors():
 
 
 def test_best_spectral_survives_lapack(monkeypatch):
-    """LAPACK gives up on some matrices when asked for some eigenvectors only: then all are computed."""
+    """LAPACK gives up on some matrices when asked for some eigenvectors only: then all
+    are computed.
+    """
     import scipy.linalg
 
     truth = np.repeat([0, 1, 2], [4, 5, 6])
@@ -373,7 +380,7 @@ def test_single_linkage_may_cut_off_one_client_where_complete_does_not():
     assert clustering.bipartition(S, "complete").sum() > 1
 
 
-# --- a cluster as a federation -------------------------------------------------------------------------------------
+# --- a cluster as a federation --------------------------------------------------------
 
 
 def test_a_subfederation_is_a_federation_of_its_clients():
@@ -477,7 +484,7 @@ def test_unpack_undoes_pack(method):
         assert all(torch.equal(a, b) for a, b in zip(inner, same, strict=True))
 
 
-# --- FedGWC --------------------------------------------------------------------------------------------------------
+# --- FedGWC ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -492,7 +499,9 @@ def test_fedgwc_that_never_splits_is_its_aggregator(aggregator):
 
 
 def observed(method, K, sampled, rounds, noise=0.3, seed=0):
-    """Replay losses around one level, and tell the round in which the trigger fires first."""
+    """Replay losses around one level, and tell the round in which the trigger fires
+    first.
+    """
     rng = np.random.default_rng(seed)
     P = torch.full((K, K), method.initial / K**2, dtype=torch.float64)
     seen = (P, torch.zeros_like(P), torch.ones(()), torch.zeros((), dtype=torch.int64))
@@ -615,7 +624,9 @@ def test_fedgwc_splits_two_obvious_groups_rightly(seed):
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda m: type(m).__name__)
 def test_fedgwc_splits_over_every_aggregation(aggregator):
-    """The trigger fires soon: what matters here is that states go with their clients, and that the run goes on."""
+    """The trigger fires soon: what matters here is that states go with their clients,
+    and that the run goes on.
+    """
     fed = groups(TRUTH, noisy=True, samples=12, local=Local(lr=0.02, batch_size=8))
     method = FedGWC(aggregator, sampled=9, eps=1.0, alpha=0.1, patience=8, chance=1.0)
     state = method.init(fed)
@@ -644,7 +655,9 @@ def test_fedgwc_splits_over_every_aggregation(aggregator):
     ("sampled", "one", "two"), [(4, 4, 8), (0.25, 3, 4), (1.0, 12, 12)]
 )
 def test_what_a_split_does_to_the_number_of_updates(sampled, one, two):
-    """A number of clients is sampled in each cluster; a fraction of each is a fraction of all, up to rounding."""
+    """A number of clients is sampled in each cluster; a fraction of each is a fraction
+    of all, up to rounding.
+    """
     fed, method = groups(TRUTH, noisy=True), FedGWC(sampled=sampled, least=2)
     state, labels = method.init(fed), torch.tensor(TRUTH)
     method.step(state, fed, 0)
@@ -665,7 +678,9 @@ def test_what_a_split_does_to_the_number_of_updates(sampled, one, two):
 
 @pytest.mark.parametrize(("patience", "attempt"), [(None, 3), (1, 1), (5, 5)])
 def test_patience(patience, attempt):
-    """Without a number it takes as many calm rounds as it takes to sample everyone, here 12 / 4."""
+    """Without a number it takes as many calm rounds as it takes to sample everyone,
+    here 12 / 4.
+    """
     rule = FedGWC(sampled=4, eps=10.0, patience=patience, n_max=1, retry="reset")
     fed = groups(TRUTH, noisy=True)
     state = rule.init(fed)
@@ -704,8 +719,8 @@ def test_what_a_vain_attempt_saw_is_not_lost(seed):
     """The first attempts come too early; later ones need all that was seen before."""
     truth = np.repeat([0, 1], 15)
     rule = FedGWC(sampled=6, eps=2e-3)
-    past = fedgwc_theory.play(rule, 0.5 * truth, 6, 720, again=True, seed=seed)
-    early = fedgwc_theory.play(rule, 0.5 * truth, 6, 720, seed=seed)
+    past = fedgwc.theory.play(rule, 0.5 * truth, 6, 720, again=True, seed=seed)
+    early = fedgwc.theory.play(rule, 0.5 * truth, 6, 720, seed=seed)
     assert early.first and not early.labels.any()
     assert adjusted_rand(truth, past.labels) > 0.7
 
@@ -743,25 +758,27 @@ def test_a_cloud_without_groups_has_the_spread_of_the_matrix():
 
 
 def test_a_split_must_beat_chance():
-    """All clients sampled: rows of P are single numbers, and any cut of them looks good."""
+    """All clients sampled: rows of P are single numbers, and any cut of them looks
+    good.
+    """
     found = {1.0: 0, 0.01: 0}
     for chance in found:
         for seed in range(10):
             rule = FedGWC(eps=2e-3, chance=chance)
-            past = fedgwc_theory.play(rule, np.zeros(10), 10, 20, force=True, seed=seed)
+            past = fedgwc.theory.play(rule, np.zeros(10), 10, 20, force=True, seed=seed)
             found[chance] += int(past.labels.any())
     assert found[1.0] >= 5 and found[0.01] == 0
     far = np.repeat([0.0, 1.0], [7, 3])
-    past = fedgwc_theory.play(FedGWC(), far, 10, 20, force=True)
+    past = fedgwc.theory.play(FedGWC(), far, 10, 20, force=True)
     assert adjusted_rand(far, past.labels) == 1
 
 
 def test_the_table_of_null_splits():
-    table = fedgwc_theory.null_splits((6, 20), runs=4, rounds=40)
+    table = fedgwc.theory.null_splits((6, 20), runs=4, rounds=40)
     assert table.index.tolist() == [6, 20]
     assert table["as printed"][6] == 4 and table["as released"][6] >= 2
     assert not table["corrected"].any()
-    whole = fedgwc_theory.null_splits((8,), runs=4, rounds=80, whole=True)
+    whole = fedgwc.theory.null_splits((8,), runs=4, rounds=80, whole=True)
     assert whole["corrected before"][8] >= 2 and not whole["corrected"].any()
 
 
@@ -810,7 +827,7 @@ def test_a_run_with_splits_resumes_bit_for_bit(tmp_path):
     assert len(whole.mse) > 1
 
 
-# --- CFL -----------------------------------------------------------------------------------------------------------
+# --- CFL ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sampled", [1.0, 3])
@@ -826,7 +843,9 @@ STILL = Local(lr=0.1, batch_size=None, steps=5)
 
 @pytest.mark.parametrize("seed", range(2))
 def test_cfl_finds_three_groups_by_two_cuts(seed):
-    """After the first cut a cluster's members are not 0, 1, ...: their own numbers must be used."""
+    """After the first cut a cluster's members are not 0, 1, ...: their own numbers must
+    be used.
+    """
     truth = [0, 1, 2] * 3
     fed = groups(truth, noisy=False, samples=100, local=STILL, seed=seed)
     state, counts = CFL(wait=0).init(fed), []
@@ -876,11 +895,13 @@ def test_cfl_thresholds():
         assert len(go(method, federation(dtype=torch.float64), 1).theta) == clusters
 
 
-# --- personalised baselines ------------------------------------------------------------------------------------------
+# --- personalised baselines -----------------------------------------------------------
 
 
 def test_pfedme_with_one_full_step_is_fedprox():
-    """R = 1 and η λ = 1: w moves all the way to the proximal point, which is FedProx's local model."""
+    """R = 1 and η λ = 1: w moves all the way to the proximal point, which is FedProx's
+    local model.
+    """
     options = {"network": "cnn_bn", "sizes": (10,) * 4, "dtype": torch.float64}
     a = PFedMe(sampled=3, lam=4.0, eta=0.25, local_rounds=1, steps=3)
     a = go(a, federation(**options), 3)
@@ -943,11 +964,9 @@ def test_who_trains_in_pfedme():
 
 def gradient(fed, row, k):
     """Gradient of client k's mean loss by autograd, with no help from the backends."""
-    module = fed._build(0)
-    own = fed.layout.bind(module)
-    own.copy_(row)
-    samples = torch.as_tensor(fed._parts.train[k])
-    loss = torch.nn.functional.cross_entropy(module(fed._x[samples]), fed._y[samples])
+    module = fed.network(row).train()
+    x, y = fed.samples(fed.sample_numbers([k], "train"))
+    loss = torch.nn.functional.cross_entropy(module(x), y)
     return torch.cat(
         [g.reshape(-1) for g in torch.autograd.grad(loss, list(module.parameters()))]
     )

@@ -1,5 +1,8 @@
-"""FedGWC's tables as tasks, its controls, its laws of data, its theory in numbers, and how its records are read."""
+"""FedGWC's tables as tasks, its controls, its laws of data, its theory in numbers, and
+how its records are read.
+"""
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -11,14 +14,14 @@ import torch
 from fednb import Federation, Local, data, metrics, models, run, store
 from fednb.experiment import describe
 from fednb.methods import FedAvg, FedGWC
-from fednb.papers import fedgwc, fedgwc_theory
+from fednb.papers import fedgwc
 from fednb.partition import class_counts, match_test, mixed
 
 Y = np.arange(20_000) % 20
 GROUPS = partial(mixed, groups=(4, 3, 5), alphas=(1000.0, 0.5, 0.0), size=100)
 
 
-# --- laws of data ----------------------------------------------------------------------------------------------------
+# --- laws of data ---------------------------------------------------------------------
 
 
 def test_mixed_deals_each_group_by_its_own_law():
@@ -107,7 +110,7 @@ def test_domains_with_official_test_samples():
     assert len(dataset.x) == sum(map(len, [*parts.train, *parts.test]))
 
 
-# --- what was never seen ---------------------------------------------------------------------------------------------
+# --- what was never seen --------------------------------------------------------------
 
 
 def test_unseen_pairs_take_the_mean_of_their_row():
@@ -130,7 +133,7 @@ def test_equal_clients_are_split_by_how_often_they_were_sampled_unless_filled():
     for fill in (False, True):
         rule = FedGWC(sampled=6, eps=2e-4, fill=fill)
         plays = [
-            fedgwc_theory.play(rule, np.zeros(40), 6, 400, seed=seed)
+            fedgwc.theory.play(rule, np.zeros(40), 6, 400, seed=seed)
             for seed in range(6)
         ]
         assert all(p.first for p in plays)
@@ -144,7 +147,7 @@ def test_equal_clients_are_split_by_how_often_they_were_sampled_unless_filled():
         assert often[small].mean() < often[~small].mean()
 
 
-# --- controls --------------------------------------------------------------------------------------------------------
+# --- controls -------------------------------------------------------------------------
 
 
 def digits(seed=0) -> Federation:
@@ -166,19 +169,19 @@ def runs():
     truth = tuple(np.repeat([0, 1], [22, 8]).tolist())
     methods = {
         "FedGWC": RULE,
-        "random": fedgwc.Shuffled(**fedgwc._fields(RULE)),
-        "told": fedgwc.Told(**fedgwc._fields(RULE), truth=truth),
+        "random": fedgwc.controls.Shuffled(**fedgwc.controls.all_fields(RULE)),
+        "told": fedgwc.controls.Told(**fedgwc.controls.all_fields(RULE), truth=truth),
         "FedAvg": FedAvg(0.2),
-        "watch": fedgwc.Watch(
+        "watch": fedgwc.controls.Watch(
             (("own", RULE), ("released", FedGWC.as_released(sampled=6, eps=0.02))), 0.2
         ),
     }
     out = {}
     for name, method in methods.items():
         how = {
-            "measure": fedgwc.measure_watch
+            "measure": fedgwc.controls.measure_watch
             if name == "watch"
-            else fedgwc.measure_fedgwc,
+            else fedgwc.controls.measure_fedgwc,
             "progress": False,
         }
         out[name] = run(method, digits(), 45, **how)
@@ -221,17 +224,19 @@ def test_measures_have_both_balanced_accuracies_and_the_rand_index(runs):
     )
     assert final["rand"] == 1
     fed, state = digits(), runs["FedGWC"].state
-    light = fedgwc.measure_large(fed, state)
+    light = fedgwc.tasks.measure_large(fed, state)
     assert light["accuracy"] == pytest.approx(runs["FedGWC"].final["accuracy"])
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
-@pytest.mark.parametrize("table", fedgwc.TABLES)
+@pytest.mark.parametrize(
+    "table", ["rules", "heterogeneity", "domains", "cifar100", "longer", "beta"]
+)
 def test_tasks_are_well_formed(profile, table):
-    tasks = fedgwc.TABLES[table](profile)
+    tasks = fedgwc.tasks.TABLES[table](profile)
     if (profile, table) == ("paper", "longer"):
         assert not tasks  # the paper's own number of rounds is long enough
         return
@@ -250,7 +255,7 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
     pools = {"cifar100": np.arange(50_000) % 100, "cifar10": np.arange(50_000) % 10}
     tasks = [
         t
-        for table in fedgwc.TABLES.values()
+        for table in fedgwc.tasks.TABLES.values()
         for t in table("paper")
         if t.seed == 0 and t.dataset in pools
     ]
@@ -267,7 +272,7 @@ def test_every_partition_of_the_paper_profile_can_be_dealt():
 
 
 def test_the_paper_profile_is_the_papers():
-    for task in fedgwc.TABLES["cifar100"]("paper"):
+    for task in fedgwc.tasks.TABLES["cifar100"]("paper"):
         local = task.local
         assert (local.lr, local.batch_size, local.weight_decay, local.epochs) == (
             0.01,
@@ -287,7 +292,7 @@ def test_the_paper_profile_is_the_papers():
             ) == (20_000, 1e-5, 0.1, 0.5)
     groups = {
         t.tags["setting"]: t.partition.keywords["groups"]
-        for t in fedgwc.TABLES["heterogeneity"]("paper")
+        for t in fedgwc.tasks.TABLES["heterogeneity"]("paper")
     }
     assert groups == {
         "(10, 0, 90)": (10, 90),
@@ -298,7 +303,7 @@ def test_the_paper_profile_is_the_papers():
 
 
 def test_the_large_federations_are_described():
-    tasks = fedgwc.large()
+    tasks = fedgwc.tasks.large()
     assert len({task.key for task in tasks}) == len(tasks) and {
         task.profile for task in tasks
     } == {"paper"}
@@ -315,7 +320,7 @@ def test_the_large_federations_are_described():
 def test_a_smoke_run_gives_records(tmp_path):
     tasks = [
         t
-        for t in fedgwc.TABLES["domains"]("smoke")
+        for t in fedgwc.tasks.TABLES["domains"]("smoke")
         if t.tags["setting"] == "(50, 50, 0)"
     ]
     for task in tasks:
@@ -330,9 +335,9 @@ def test_a_smoke_run_gives_records(tmp_path):
 
 
 def test_one_hundred_rules_watch_alike():
-    rules = fedgwc.rules(fedgwc.SCALES["laptop"])
+    rules = fedgwc.tasks.rules(fedgwc.tasks.SCALES["laptop"])
     assert (
-        rules["corrected"] == fedgwc.gwc(fedgwc.SCALES["laptop"])
+        rules["corrected"] == fedgwc.tasks.gwc(fedgwc.tasks.SCALES["laptop"])
         and len(set(map(repr, rules.values()))) >= 20
     )
     assert rules["as printed, ε = 1e-5"] == FedGWC.as_printed(sampled=6, beta=0.5)
@@ -340,12 +345,12 @@ def test_one_hundred_rules_watch_alike():
     assert step == rules["as released"]  # the ladder of ingredients leads there
 
 
-# --- the paper's numbers, and how records are read -------------------------------------------------------------------
+# --- the paper's numbers, and how records are read ------------------------------------
 
 
 def test_printed_numbers_are_read_with_their_cells():
     one = (
-        fedgwc.printed("1")
+        fedgwc.figures.printed("1")
         .set_index(["dataset", "row", "aggregator"])
         .loc["cifar100", "FedGWC", "FedAvg"]
     )
@@ -360,16 +365,18 @@ def test_printed_numbers_are_read_with_their_cells():
         4,
         0.1,
     )
-    assert fedgwc.printed("8").query(
+    assert fedgwc.figures.printed("8").query(
         "row == 'FeSEM' and C == 4 and dataset == 'cifar100'"
     )["balanced_accuracy"].tolist() == [0.509]
-    assert fedgwc.printed("5").query("beta == '4.0'")["balanced_accuracy"].tolist() == [
+    assert fedgwc.figures.printed("5").query("beta == '4.0'")[
+        "balanced_accuracy"
+    ].tolist() == [
         0.526,
         0.761,
         0.558,
         0.471,
     ]
-    assert [len(fedgwc.printed(n)) for n in "123456789"] == [
+    assert [len(fedgwc.figures.printed(n)) for n in "123456789"] == [
         14,
         14,
         9,
@@ -394,56 +401,56 @@ def test_runs_are_compared_at_equal_updates_and_around_a_split():
     plain = own.assign(
         clusters=1, client_updates=[6, 12, 18, 24], accuracy=[0.1, 0.2, 0.25, 0.3]
     )
-    assert fedgwc.jump(own, plain, "accuracy") == pytest.approx(0.4 - 0.1)
-    assert np.isnan(fedgwc.jump(plain, own, "accuracy"))
-    assert fedgwc.at_updates(plain, 21, "accuracy", last=2) == pytest.approx(
+    assert fedgwc.figures.jump(own, plain, "accuracy") == pytest.approx(0.4 - 0.1)
+    assert np.isnan(fedgwc.figures.jump(plain, own, "accuracy"))
+    assert fedgwc.figures.at_updates(plain, 21, "accuracy", last=2) == pytest.approx(
         (0.2 + 0.25) / 2
     )
 
 
-# --- theory ----------------------------------------------------------------------------------------------------------
+# --- theory ---------------------------------------------------------------------------
 
 
 def test_weights_converge_with_shrinking_steps_and_keep_their_variance_with_constant_ones():
     R = np.random.default_rng(0).random((500, 400, 4))
     mean, constant = (
-        fedgwc_theory.weights(R.mean(2), alpha) for alpha in ("mean", 0.2)
+        fedgwc.theory.weights(R.mean(2), alpha) for alpha in ("mean", 0.2)
     )
     np.testing.assert_allclose(mean[:, -1], R.mean((1, 2)))
     assert mean[:, -1].var() < 0.02 * R.var()
     assert constant[:, -1].mean() == pytest.approx(0.5, abs=0.01)
     assert constant[:, -1].var() == pytest.approx(
-        fedgwc_theory.stationary_variance(0.2, 1 / 12, 4), rel=0.2
+        fedgwc.theory.stationary_variance(0.2, 1 / 12, 4), rel=0.2
     )
 
 
 def test_entries_stay_under_their_bound_and_samples_under_theorem_a5():
     rule = FedGWC.as_printed(sampled=5)
-    past = fedgwc_theory.play(rule, np.linspace(0, 2, 12), 5, 60)
+    past = fedgwc.theory.play(rule, np.linspace(0, 2, 12), 5, 60)
     assert (
-        torch.as_tensor(fedgwc_theory.entry_bound(past.visits.numpy(), 0.1)) + 1e-6
+        torch.as_tensor(fedgwc.theory.entry_bound(past.visits.numpy(), 0.1)) + 1e-6
         >= past.P
     ).all()
     assert (
-        fedgwc_theory.entry_bound(0, 0.1, 0.7) == 0.7
-        and fedgwc_theory.entry_bound(10**4, 0.1) == 1
+        fedgwc.theory.entry_bound(0, 0.1, 0.7) == 0.7
+        and fedgwc.theory.entry_bound(10**4, 0.1) == 1
     )
     assert (
-        fedgwc_theory.total_sample([60, 40], 0.1) == 10
-        and fedgwc_theory.total_sample([10] * 10, 0.1) == 30
+        fedgwc.theory.total_sample([60, 40], 0.1) == 10
+        and fedgwc.theory.total_sample([10] * 10, 0.1) == 30
     )
-    assert fedgwc_theory.total_sample([2, 98], 0.1) == pytest.approx(11.8)
+    assert fedgwc.theory.total_sample([2, 98], 0.1) == pytest.approx(11.8)
 
 
 def test_play_finds_outliers_and_half_and_half_with_patience():
     outliers = np.repeat([0.0, 1.0], [27, 3])
-    past = fedgwc_theory.play(FedGWC(sampled=6), outliers, 6, 120, force=True)
+    past = fedgwc.theory.play(FedGWC(sampled=6), outliers, 6, 120, force=True)
     assert (
         past.first == 120 and metrics.adjusted_rand(outliers, past.labels.numpy()) == 1
     )
     halves = np.repeat([0.0, 1.0], 15)
     short, long = (
-        fedgwc_theory.play(FedGWC(sampled=6), halves, 6, T, force=True)
+        fedgwc.theory.play(FedGWC(sampled=6), halves, 6, T, force=True)
         for T in (60, 240)
     )
     assert (
@@ -451,62 +458,131 @@ def test_play_finds_outliers_and_half_and_half_with_patience():
         == 1
         > metrics.adjusted_rand(halves, short.labels.numpy())
     )
-    again = fedgwc_theory.play(FedGWC(sampled=6), halves, 6, 60, force=True)
+    again = fedgwc.theory.play(FedGWC(sampled=6), halves, 6, 60, force=True)
     assert torch.equal(again.P, short.P)
 
 
 def test_the_printed_rule_stays_above_its_threshold():
-    past = fedgwc_theory.play(FedGWC.as_printed(), np.zeros(50), 10, 600)
+    past = fedgwc.theory.play(FedGWC.as_printed(), np.zeros(50), 10, 600)
     assert past.first == 0 and len(past.mse) == 600 and min(past.mse[300:]) > 1e-5
-    settled = fedgwc_theory.play(FedGWC.as_printed(), np.zeros(12), 5, 2000, stop=False)
+    settled = fedgwc.theory.play(FedGWC.as_printed(), np.zeros(12), 5, 2000, stop=False)
     assert np.mean(settled.mse[1000:]) == pytest.approx(
-        fedgwc_theory.mse_floor(5), rel=0.15
+        fedgwc.theory.mse_floor(5), rel=0.15
     )
 
 
 def test_server_seconds_and_pictures():
-    seconds = fedgwc_theory.server_seconds(40, repeat=2)
+    seconds = fedgwc.theory.server_seconds(40, repeat=2)
     assert [*seconds] == [
         "update of P",
         "affinity",
         "eigenvectors",
         "k-means, scores",
     ] and min(seconds.values()) >= 0
-    W, plane = fedgwc_theory.pictured(torch.rand(12, 12), 0.5)
+    W, plane = fedgwc.theory.pictured(torch.rand(12, 12), 0.5)
     assert W.shape == (12, 12) and plane.shape == (12, 2)
 
 
 def test_longer_runs_are_cut_where_the_others_end():
-    tasks = fedgwc.TABLES["cifar100"]("laptop")
+    tasks = fedgwc.tasks.TABLES["cifar100"]("laptop")
     curves = {
         "round": [10, 20, 110, 120, 150],
         "accuracy": [0.0, 0.3, 0.4, 0.5, 0.9],
         "clusters": [1, 1, 2, 2, 2],
     }
     records = {task.key: {"metrics": {"curves": curves}} for task in tasks}
-    frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 2})
-    assert (
-        np.allclose(fedgwc.in_step(frame, records)["accuracy"], 0.4)
-        and (frame["accuracy"] == 0.9).all()
-    )
-    tasks = fedgwc.TABLES["longer"]("laptop")
+    frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 7})
+    cut = fedgwc.figures.in_step(frame, records)
+    assert np.allclose(cut["accuracy"], 0.4) and (frame["accuracy"] == 0.9).all()
+    assert (cut["clusters"] == 2).all()  # at the end, not a mean of 1, 2 and 2
+    tasks = fedgwc.tasks.TABLES["longer"]("laptop")
     longer = curves | {"round": [10, 20, 120, 480, 720]}
     records = {task.key: {"metrics": {"curves": longer}} for task in tasks}
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks)})
-    assert np.allclose(fedgwc.in_step(frame, records, table="longer")["accuracy"], 0.4)
+    assert np.allclose(
+        fedgwc.figures.in_step(frame, records, table="longer")["accuracy"], 0.4
+    )
 
 
 def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
-    R = len(fedgwc.rules(fedgwc.SCALES["laptop"]))
+    R = len(fedgwc.tasks.rules(fedgwc.tasks.SCALES["laptop"]))
     line = {f"first_{r}": 0 if r == 1 else 80 + r for r in range(R)} | {
         f"clusters_{r}": 2 for r in range(R)
     }
     line |= {f"ari_{r}": 0.25 for r in range(R)} | {"setting": "(40, 30, 30)"}
-    table = fedgwc.ingredients(
+    table = fedgwc.figures.ingredients(
         pd.DataFrame([line, line | {"first_0": 90}]), {"(40, 30, 30)": "mix"}
     )
     assert (
         len(table) == R
-        and table.iloc[0].tolist() == ["85", "2.0", "0.25"]
-        and table.iloc[1].tolist() == ["–"] * 3
+        and table.iloc[0].tolist() == ["85", "2.0", "0.25", ""]
+        and table.iloc[1].tolist() == ["–"] * 3 + ["eps"]
     )
+    changes = table["changes"]
+    assert changes["+ patience, and a fresh start after a vain look"] == (
+        "patience, retry"
+    )
+    assert changes["+ smoothed MSE"] == "ema"
+    assert changes["corrected, β = 1"] == "beta"
+    groups = [fedgwc.figures.rule_group(name) for name in table.index]
+    assert len(set(groups)) == 4
+    names = [name for name in fedgwc.figures.SPOKEN if name in table.index]
+    assert not names  # a name that hides a change is not shown
+    assert len(fedgwc.figures.ingredient_map(table).axes) == 4
+
+
+def test_tables_show_cost_beside_accuracy():
+    runs = pd.DataFrame(
+        {
+            "row": ["A", "A", "B"],
+            "dataset": "cifar100",
+            "balanced_accuracy": [0.1, 0.2, 0.3],
+            "client_updates": [1000, 3000, 720],
+            "clusters": [2, 3, 1],
+        }
+    )
+    paper = pd.DataFrame(
+        {"row": ["A", "C"], "dataset": "cifar100", "balanced_accuracy": [0.5, 0.6]}
+    )
+    table = fedgwc.figures.with_cost(runs, paper, ["row"])["cifar100"]
+    assert table.index.get_level_values("row").tolist() == ["A", "B"]
+    assert table.iloc[0].tolist() == ["50.0", "15.0", "2,000", "2.5"]
+    assert table.iloc[1].tolist() == ["–", "30.0", "720", "1.0"]
+
+
+def test_null_plays_start_at_their_first_seed():
+    plays = partial(fedgwc.theory.null_plays, (6,), runs=3, rounds=30)
+    lines = plays(first_seed=1000)
+    assert [line["version"] for line in lines] == list(fedgwc.theory.versions())
+    assert lines == plays(first_seed=1000)
+    assert all(0 <= line["tiny"] <= line["splits"] <= 3 for line in lines)
+    printed = fedgwc.theory.versions()["as printed"]
+    found = [
+        fedgwc.theory.play(printed, np.zeros(6), 3, 30, force=True, seed=seed)
+        for seed in (1000, 1001, 1002)
+    ]
+    assert lines[0]["splits"] == sum(bool(past.labels.any()) for past in found)
+
+
+def test_the_record_of_null_splits_is_of_fresh_seeds_and_known_code():
+    path = fedgwc.figures.common.results("fedgwc") / "null_splits.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert record["first_seed"] == fedgwc.theory.FRESH_SEED == 1000
+    assert record["revision"] == FedGWC.revision
+    assert not record["commit"].endswith(("dirty", "unknown"))
+    for way in ("one look", "whole run"):
+        plays = fedgwc.figures.null_splits(way)
+        sizes = [*fedgwc.theory.NULL_SIZES]
+        for version in fedgwc.theory.versions():
+            own = plays[plays["version"] == version]
+            assert own["clients"].tolist() == sizes
+        assert plays["share"].between(0, 1).all()
+
+
+def test_shares_of_splits_have_exact_intervals():
+    whole = fedgwc.claims.left_whole(0, 80)
+    assert whole.mean == whole.high == 1 and 0.95 < whole.low < 0.96
+    half = fedgwc.claims.left_whole(10, 20)
+    assert half.mean == 0.5 and half.low == pytest.approx(1 - half.high)
+    small, large = fedgwc.claims.over_splitting()
+    assert "6 to 12 clients" in small.replicates and "16 to 30" in large.replicates

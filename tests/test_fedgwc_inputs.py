@@ -1,4 +1,6 @@
-"""Every field of FedGWC is held to its rule, with one sentence that says what is needed."""
+"""Every field of FedGWC is held to its rule, with one sentence that says what is
+needed.
+"""
 
 import math
 

@@ -17,8 +17,9 @@ import torch
 import fednb
 from fednb import methods, models, partition
 from fednb.experiment import Task, measure
-from fednb.identity import describe, digest
+from fednb.identity import describe, digest, tell_apart
 from fednb.papers import CATALOGUE
+from fednb.reproduce import PROFILES
 from fednb.training import Local
 
 
@@ -32,6 +33,27 @@ def test_a_call_is_written_with_what_differs_from_the_defaults():
     inner = partial(partition.iid, clients=3)
     law = partial(partition.subset, law=inner, samples=60)
     assert describe(law) == "subset(law=iid(clients=3), samples=60)"
+
+
+def test_what_no_record_can_name_is_told_apart_all_the_same():
+    assert tell_apart(models.cnn_bn) == describe(models.cnn_bn)
+    powers = [
+        lambda x: x**2,
+        lambda x: x**3,
+    ]
+    square, cube = powers
+    law = partial(square, torch.ones(2), scale=[cube, 1])
+    losses = [
+        *(square, cube, law, partial(square, torch.zeros(2)), partial(cube)),
+        torch.nn.CrossEntropyLoss(),
+        torch.nn.CrossEntropyLoss(torch.ones(2)),
+        torch.nn.CrossEntropyLoss(torch.zeros(2)),
+        torch.nn.MSELoss(),
+    ]
+    words = [tell_apart(loss) for loss in losses]
+    assert len(set(words)) == len(losses)
+    assert words == [tell_apart(loss) for loss in losses]
+    assert not any(" at 0x" in text for text in words)
 
 
 def test_positions_and_names_say_the_same():
@@ -148,7 +170,7 @@ def test_a_default_measure_of_higher_revision_is_told(monkeypatch):
 def all_specs():
     for tables in CATALOGUE.values():
         for make in tables.values():
-            for profile in ("smoke", "laptop", "paper"):
+            for profile in PROFILES:
                 for task in make(profile):
                     yield task.spec()
 

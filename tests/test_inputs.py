@@ -1,4 +1,5 @@
-"""Bad inputs, one line each: converted, or refused in a sentence that says what is needed.
+"""Bad inputs, one line each: converted, or refused in a sentence that says what is
+needed.
 
 The list comes from trying 719 calls by hand; what stands here gave silent nonsense or
 an unclear error at first. Partition laws, data sets and methods have lines of their own
@@ -89,8 +90,10 @@ def test_labels_are_converted(kind):
 
 @pytest.mark.parametrize("kind", [list, torch.tensor, partial(np.array, dtype="i2")])
 def test_sample_lists_are_converted(kind):
-    train, test, _ = ragged((9, 14, 7))
-    lists = Partition([kind(i) for i in train], [kind(i) for i in test])
+    parts = ragged((9, 14, 7))
+    lists = Partition(
+        [kind(own) for own in parts.train], [kind(own) for own in parts.test]
+    )
     assert same_as_plain(parts=lists)
     assert make(parts=lists).identity() == make().identity()
 

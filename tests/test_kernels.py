@@ -27,7 +27,7 @@ EACH = [
 HALVES = [torch.float16, torch.bfloat16]
 
 
-# --- similarity --------------------------------------------------------------------------------------------
+# --- similarity -----------------------------------------------------------------------
 
 
 @quick
@@ -160,7 +160,7 @@ def test_similarity_errors():
             similarity.rbf(torch.ones(2, 2), gamma)
 
 
-# --- clustering --------------------------------------------------------------------------------------------
+# --- clustering -----------------------------------------------------------------------
 
 
 @quick
@@ -178,6 +178,7 @@ def test_relabel_names_clusters_by_first_appearance(names):
         assert got.dtype == torch.int64
         assert got.tolist() == want
     assert clustering.relabel(got).tolist() == want
+    assert clustering.num_clusters(got) == len(set(names))
     assert clustering.relabel(torch.tensor([], dtype=torch.int64)).tolist() == []
 
 

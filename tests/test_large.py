@@ -1,4 +1,6 @@
-"""The large federations of users and photographs, in tiny folders made here, and the network they are meant for."""
+"""The large federations of users and photographs, in tiny folders made here, and the
+network they are meant for.
+"""
 
 import hashlib
 import json
@@ -27,7 +29,9 @@ TESTS = [3, 1, 0]
 
 
 def picture(i: int) -> np.ndarray:  # (H, W, 3)
-    """A smooth picture of its own colour, wide or tall, with a left third and a top third that must be cut off."""
+    """A smooth picture of its own colour, wide or tall, with a left third and a top
+    third that must be cut off.
+    """
     shape = (48, 144, 3) if i % 2 else (144, 48, 3)
     pixels = np.full(shape, 255, np.uint8)
     pixels[48:96] = pixels[:, 48:96] = (
@@ -46,7 +50,9 @@ def places(images: Path, layout: str, i: str) -> Path:
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    """Make a folder of lists and images for a federation of 10 + 3 photographs, of 4 classes."""
+    """Make a folder of lists and images for a federation of 10 + 3 photographs, of 4
+    classes.
+    """
     monkeypatch.setenv("TQDM_DISABLE", "1")
     monkeypatch.setenv("FEDNB_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("FEDNB_DATA", raising=False)
@@ -358,7 +364,9 @@ def test_seeds_hold_out_other_samples():
 
 
 def test_a_published_federation_is_a_task(folder, monkeypatch):
-    """The road of the paper profile: a record from lists and photographs, with MobileNetV2."""
+    """The road of the paper profile: a record from lists and photographs, with
+    MobileNetV2.
+    """
     monkeypatch.setenv("FEDNB_DATA", str(folder()))
     task = Task(
         FedAvg(),

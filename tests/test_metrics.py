@@ -1,4 +1,6 @@
-"""Scores against their plain loops, scikit-learn, identities, and numbers worked out by hand."""
+"""Scores against their plain loops, scikit-learn, identities, and numbers worked out by
+hand.
+"""
 
 import math
 
@@ -41,7 +43,7 @@ def federation(seed=0, clients=12, classes=6):
     )
 
 
-# --- predictions -------------------------------------------------------------------------------------------
+# --- predictions ----------------------------------------------------------------------
 
 
 @quick
@@ -167,7 +169,7 @@ def test_numpy_types(dtype):
         (lambda: metrics.macro_f1([[1, -2], [0, 1]]), r"confusion\[0, 1\] is -2.0"),
         (
             lambda: metrics.macro_f1([[1]], over="all"),
-            "over='all': choose 'true' or 'union'",
+            r"macro_f1\(over='all'\): need 'true' or 'union'",
         ),
         (
             lambda: metrics.share_weighted_accuracy([[1]], [0.5, 0.5]),
@@ -178,7 +180,11 @@ def test_numpy_types(dtype):
         (lambda: metrics.spread([[1, 2]]), "one score per client"),
         (lambda: metrics.rounds_to([0.1, math.nan]), r"curve\[1\] is nan"),
         (lambda: metrics.rounds_to([]), "one score per round"),
-        (lambda: metrics.rounds_to([1], share=0), r"share=0.*\(0, 1\]"),
+        (lambda: metrics.rounds_to([1], share=0), r"share=0\): need .* > 0 and <= 1"),
+        (
+            lambda: metrics.rounds_to([1], of="min"),
+            r"of='min'\): need 'final' or 'max'",
+        ),
         (lambda: metrics.auc([0.1] * 49), "rounds=50, but the curve has 49"),
         (
             lambda: metrics.rand_index([0, 1], [0, 1, 1]),
@@ -212,7 +218,7 @@ def test_errors_name_the_value(call, says):
         call()
 
 
-# --- over clients and rounds -------------------------------------------------------------------------------
+# --- over clients and rounds ----------------------------------------------------------
 
 
 def test_average_leaves_out_nan_clients_and_their_weights():
@@ -261,7 +267,7 @@ def test_rounds_to_is_the_first_round_that_reaches_the_goal(curve, share):
     assert (curve[: t - 1] < share * curve[-1]).all()
 
 
-# --- clusters ----------------------------------------------------------------------------------------------
+# --- clusters -------------------------------------------------------------------------
 
 
 @quick
@@ -305,6 +311,12 @@ def test_scores_are_the_ones_they_say():
         1
     )  # one cluster tears nothing
     assert metrics.homogeneity(truth, [0] * 6) == pytest.approx(0)
+    assert metrics.cluster_scores(truth, found) == {
+        "ari": metrics.adjusted_rand(truth, found),
+        "ami": metrics.ami(truth, found),
+        "homogeneity": metrics.homogeneity(truth, found),
+        "completeness": metrics.completeness(truth, found),
+    }
 
 
 def test_one_cluster_has_the_rand_index_that_fedgwc_prints_for_ifca():
@@ -316,7 +328,7 @@ def test_one_cluster_has_the_rand_index_that_fedgwc_prints_for_ifca():
     ) == pytest.approx(1650 / 4950)
 
 
-# --- Wasserstein-adjusted ----------------------------------------------------------------------------------
+# --- Wasserstein-adjusted -------------------------------------------------------------
 
 vectors = st.integers(1, 5).flatmap(
     lambda n: st.tuples(*[arrays(float, n, elements=st.floats(0, 1))] * 2)
@@ -420,7 +432,9 @@ def test_undefined_adjusted_scores_are_nan(score):
 
 
 def test_relabelled_groups_have_coinciding_centres_not_a_huge_score():
-    """Centres that differ by float noise only must be skipped like equal ones (once it was 3e7)."""
+    """Centres that differ by float noise only must be skipped like equal ones (once it
+    was 3e7).
+    """
     rng = np.random.default_rng(0)
     counts = rng.integers(1, 50, (6, 7))
     relabelled = np.concatenate([counts, counts[:, rng.permutation(7)]])

@@ -1,4 +1,6 @@
-"""OCFL, FL+HC, their clusterers: slow twins, identities, tiny cases with known answers; then the authors' archive."""
+"""OCFL, FL+HC, their clusterers: slow twins, identities, tiny cases with known answers;
+then the authors' archive.
+"""
 
 import gzip
 from itertools import pairwise
@@ -15,7 +17,7 @@ from fednb import clustering, data, metrics, models, partition, reference
 from fednb.federation import Federation
 from fednb.methods import OCFL, BriggsHC, FairAvg, FedAvg
 from fednb.methods.ocfl import displacement, temperature
-from fednb.papers import ocfl_archive as archive
+from fednb.papers.ocfl import archive
 from fednb.params import mean_by
 from fednb.similarity import cosine, cosine_distance
 from fednb.training import Local
@@ -61,7 +63,7 @@ def directions(sizes=SIZES, noise=0.5, seed=0):
     return np.repeat(centres, sizes, axis=0) + noise * rng.normal(size=(sum(sizes), 60))
 
 
-# --- temperature -----------------------------------------------------------------------------------------------------
+# --- temperature ----------------------------------------------------------------------
 
 
 @quick
@@ -99,7 +101,7 @@ def test_temperature_at_its_limits():
     assert all(a <= b for a, b in pairwise(T))  # power means grow with p
 
 
-# --- clusterers ------------------------------------------------------------------------------------------------------
+# --- clusterers -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clusterer", CLUSTERERS)
@@ -186,12 +188,14 @@ def test_clusterers_refuse_what_is_no_matrix_of_pairs():
         clustering.by_distance(torch.tensor([[0.0, 1.0], [2.0, 0.0]]), "hdbscan")
 
 
-# --- OCFL ------------------------------------------------------------------------------------------------------------
+# --- OCFL -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("window", [1, 2, 4])
 def test_the_split_comes_when_the_moving_average_rises(window):
-    """A run that never splits tells the temperatures; the loop says when; the method must do so just then."""
+    """A run that never splits tells the temperatures; the loop says when; the method
+    must do so just then.
+    """
 
     def make():
         return federation(
@@ -322,7 +326,9 @@ def test_the_first_update_of_a_newcomer_is_not_averaged():
 
 
 def test_the_whole_state_counts_batches():
-    """BatchNorm's counters are large and alike, so that a cosine which sees them finds everybody alike."""
+    """BatchNorm's counters are large and alike, so that a cosine which sees them finds
+    everybody alike.
+    """
     fed = federation(
         "cnn_bn", sizes=(50, 50, 50), local=Local(lr=0.01, batch_size=5, epochs=2)
     )
@@ -370,7 +376,7 @@ def test_presets_and_checks():
             OCFL(**wrong)
 
 
-# --- FL+HC -----------------------------------------------------------------------------------------------------------
+# --- FL+HC ----------------------------------------------------------------------------
 
 
 def test_fl_hc_is_fedavg_before_its_split_and_finds_the_clusters_at_it():
@@ -388,7 +394,9 @@ def test_fl_hc_asks_everybody_at_the_split():
 
 
 def test_fl_hc_as_released_merges_the_least_alike():
-    """With balanced clusters of five its adjusted Rand index is -0.24; as 30 of 50 rounds the printed -0.14."""
+    """With balanced clusters of five its adjusted Rand index is -0.24; as 30 of 50
+    rounds the printed -0.14.
+    """
     fed = digits(sizes=(5, 5, 5))
     state = last(BriggsHC.as_released(warmup=2), fed, 3)
     found = metrics.adjusted_rand(fed.truth.labels, state.labels)
@@ -448,7 +456,7 @@ def test_fl_hc_checks():
             BriggsHC(**wrong)
 
 
-# --- the authors' archive --------------------------------------------------------------------------------------------
+# --- the authors' archive -------------------------------------------------------------
 
 
 def test_the_printed_tables_are_whole():
@@ -466,8 +474,9 @@ def test_the_printed_tables_are_whole():
 
 
 def tiny_archive(folder):
-    """Three runs of 60 rounds: affinity only renames its one cluster in round 3, HDBSCAN finds the truth in round 11,
-    k-means two of the three clusters; a second data set has these two the other way round.
+    """Three runs of 60 rounds: affinity only renames its one cluster in round 3,
+    HDBSCAN finds the truth in round 11, k-means two of the three clusters; a second
+    data set has these two the other way round.
     """
     lines = ["dataset,overlap,balance,clients,algorithm,round,client,cluster"]
     right, coarse = (
@@ -574,7 +583,9 @@ def test_the_archive_gives_the_printed_tables(maps):
 
 
 def test_corrections_matter_in_the_archive(maps):
-    """CIFAR-10 with 15 clients, non-overlapping, balanced: true AMI 0.75 in the counted rounds, printed 0.73."""
+    """CIFAR-10 with 15 clients, non-overlapping, balanced: true AMI 0.75 in the counted
+    rounds, printed 0.73.
+    """
     run = archive.Run("CIFAR10", 15, "non-overlapping", "balanced", "OCFL-HDB")
     true = archive.scores(maps[run], archive.truth(run))["ami"][
         : archive.COUNTED

@@ -1,4 +1,6 @@
-"""OCFL's tasks, the arms that share their training, the toy of the temperature, and what is read from records."""
+"""OCFL's tasks, the arms that share their training, the toy of the temperature, and
+what is read from records.
+"""
 
 import json
 import os
@@ -17,14 +19,13 @@ from hypothesis import strategies as st
 from fednb import data, methods, metrics, models, reference, store
 from fednb.experiment import run
 from fednb.federation import Federation
-from fednb.methods import CFL, OCFL, FedAvg, FedCVRBolt, FixedClusters, LocalOnly
+from fednb.methods import OCFL, FedAvg, LocalOnly
 from fednb.methods.ocfl import temperature
-from fednb.papers import ocfl, ocfl_archive, ocfl_arms, ocfl_plots, ocfl_theory
+from fednb.papers import ocfl
 from fednb.similarity import cosine_distance
 from fednb.training import Local
 
-from .conftest import federation
-from .test_methods import SIZES
+from .test_views import cheap, same_bits, steps, toy
 
 ARCHIVE = Path(__file__).parents[1] / "book" / "results" / "ocfl" / "archive.json"
 
@@ -33,7 +34,7 @@ ARCHIVE = Path(__file__).parents[1] / "book" / "results" / "ocfl" / "archive.jso
 def done(tmp_path_factory):
     """One smoke task of all methods, run: the tasks, and where their records are."""
     tasks, path = (
-        ocfl.TABLES["mnist"]("smoke"),
+        ocfl.tasks.TABLES["mnist"]("smoke"),
         tmp_path_factory.mktemp("ocfl") / "mnist.json",
     )
     for task in tasks:
@@ -41,36 +42,36 @@ def done(tmp_path_factory):
     return tasks, path
 
 
-# --- splits ----------------------------------------------------------------------------------------------------------
+# --- splits ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ocfl.SPLITS, ids=" ".join)
+@pytest.mark.parametrize("how", ocfl.tasks.SPLITS, ids=" ".join)
 @pytest.mark.parametrize("clients", [15, 30])
 def test_a_split_has_the_authors_groups(how, clients):
     y = np.repeat(np.arange(10), 100)
-    part = ocfl.split(y, clients, *how, samples=60, seed=3)
-    assert tuple(np.bincount(part.truth)) == ocfl.SIZES[clients, how[1]]
+    part = ocfl.tasks.split(y, clients, *how, samples=60, seed=3)
+    assert tuple(np.bincount(part.truth)) == ocfl.tasks.SIZES[clients, how[1]]
     assert {(len(a), len(b)) for a, b in zip(part.train, part.test, strict=True)} == {
         (42, 18)
     }
     for own, c in zip(part.train, part.truth, strict=True):
-        assert set(y[own]) <= set(ocfl.CLASSES[10, how[0]][c]) and len(set(own)) == len(
-            own
-        )
+        assert set(y[own]) <= set(ocfl.tasks.CLASSES[10, how[0]][c]) and len(
+            set(own)
+        ) == len(own)
     assert not set(np.concatenate(part.train)) & set(np.concatenate(part.test))
 
 
 def test_balanced_groups_mix_evenly_and_imbalanced_ones_do_not():
     y = np.repeat(np.arange(10), 2000)
     for balance, even in (("balanced", True), ("imbalanced", False)):
-        part = ocfl.split(y, 15, "non-overlapping", balance, samples=2000, seed=0)
+        part = ocfl.tasks.split(y, 15, "non-overlapping", balance, samples=2000, seed=0)
         shares = np.bincount(y[part.train[0]], minlength=10)[:4] / len(part.train[0])
         assert (np.ptp(shares) < 0.06) == even
 
 
 def test_the_authors_law_leaks_and_drops_doubles():
     y = np.repeat(np.arange(10), 60)
-    part = ocfl.split(y, 15, "overlapping", "balanced", seed=0, leaky=True)
+    part = ocfl.tasks.split(y, 15, "overlapping", "balanced", seed=0, leaky=True)
     assert set(np.concatenate(part.train)) & set(np.concatenate(part.test))
     sizes = [len(a) + len(b) for a, b in zip(part.train, part.test, strict=True)]
     assert min(sizes) < len(y) // 15 and all(
@@ -80,7 +81,7 @@ def test_the_authors_law_leaks_and_drops_doubles():
 
 def test_the_class_sets_are_those_of_the_archive():
     try:
-        frame = ocfl_archive.read("split_blueprints")
+        frame = ocfl.archive.read("split_blueprints")
     except FileNotFoundError:
         pytest.skip("needs the authors' archive")
     frame = frame[
@@ -102,31 +103,33 @@ def test_the_class_sets_are_those_of_the_archive():
             .fillna(0)
             .to_numpy()
         )
-        true = np.repeat(range(3), ocfl.SIZES[clients, "balanced"])
+        true = np.repeat(range(3), ocfl.tasks.SIZES[clients, "balanced"])
         held = [tuple(np.flatnonzero(row)) for row in counts]
-        assert held == [ocfl.CLASSES[classes[dataset], overlap][c] for c in true]
+        assert held == [ocfl.tasks.CLASSES[classes[dataset], overlap][c] for c in true]
 
 
-# --- tasks -----------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ocfl.SCALES)
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "paper"])
 def test_every_run_has_its_own_key(profile):
-    for name, table in ocfl.TABLES.items():
+    for name, table in ocfl.tasks.TABLES.items():
+        if name.startswith("local_work"):
+            continue
         keys = [task.key for task in table(profile)]
         assert keys and len(set(keys)) == len(keys), name
     cells = Counter(
         (t.tags["data"], t.tags["clients"], t.tags["overlap"], t.tags["balance"])
-        for name in (*ocfl.FIFTEEN, *ocfl.THIRTY)
-        for t in ocfl.TABLES[name](profile)
+        for name in (*ocfl.tasks.FIFTEEN, *ocfl.tasks.THIRTY)
+        for t in ocfl.tasks.TABLES[name](profile)
     )
     if profile != "smoke":
         assert len(cells) == 40 and set(cells.values()) == {
-            len(ocfl.SCALES[profile].seeds)
+            len(ocfl.tasks.SCALES[profile].seeds)
         }
 
 
-@pytest.mark.parametrize("name", ocfl.SCALES["paper"].setups)
+@pytest.mark.parametrize("name", ocfl.tasks.SCALES["paper"].setups)
 def test_the_papers_partitions_can_be_dealt(name):
     """With the official numbers of training images, which need no data."""
     counts = {
@@ -136,7 +139,7 @@ def test_the_papers_partitions_can_be_dealt(name):
     }
     classes, n = counts.get(name, (10, 60_000))
     y = np.arange(n) % classes
-    for task in ocfl.TABLES[name]("paper")[:4]:
+    for task in ocfl.tasks.TABLES[name]("paper")[:4]:
         assert len(task.partition(y, seed=0).train) == 15
 
 
@@ -149,7 +152,7 @@ def test_the_papers_networks_take_their_images():
     )  # as many counters
 
 
-# --- arms ------------------------------------------------------------------------------------------------------------
+# --- arms -----------------------------------------------------------------------------
 
 
 def test_arms_end_where_they_would_have_ended_alone(done):
@@ -171,7 +174,9 @@ def test_arms_end_where_they_would_have_ended_alone(done):
 
 def test_what_arms_have_in_common_is_trained_once(monkeypatch):
     digits = data.load("digits")
-    part = ocfl.split(digits.y[: digits.n_train], 15, *ocfl.SPLITS[0], samples=40)
+    part = ocfl.tasks.split(
+        digits.y[: digits.n_train], 15, *ocfl.tasks.SPLITS[0], samples=40
+    )
     fed = Federation(
         digits, part, partial(models.linear, 64), local=Local(0.1, steps=1)
     )
@@ -181,51 +186,13 @@ def test_what_arms_have_in_common_is_trained_once(monkeypatch):
         "train",
         lambda theta, S, **k: trained.append(len(S)) or train(theta, S, **k),
     )
-    twins = ocfl_arms.Arms((("a", FedAvg()), ("b", OCFL(at=0)), ("c", LocalOnly())))
+    twins = ocfl.arms.Arms((("a", FedAvg()), ("b", OCFL(at=0)), ("c", LocalOnly())))
     run(twins, fed, 2, measure=lambda fed, state: {}, progress=False)
     assert sum(trained) == 15 + 30  # all alike in round 1; then one model, and one each
 
 
-def cheap(cls):
-    """A method with settings in which the toy federation sees more than its start."""
-    if cls is FixedClusters:
-        return cls([0, 1, 0, 1, 2, 2])
-    if cls is FedCVRBolt:
-        return cls(sampled=3, warmup=1)
-    if cls is OCFL:
-        return cls(at=2)
-    if cls is CFL:
-        return cls(wait=1, eps1=2.0, eps2=0.0)
-    return cls()
-
-
-def same_bits(a, b) -> bool:
-    """Whether two states of tensors, dicts and tuples are equal to the last bit."""
-    if isinstance(a, tuple):
-        return all(same_bits(x, y) for x, y in zip(a, b, strict=True))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same_bits(a[k], b[k]) for k in a)
-    return np.asarray(a).tobytes() == np.asarray(b).tobytes()
-
-
-def toy(**options):
-    return federation(
-        sizes=SIZES,
-        truth=[0, 0, 0, 1, 1, 1],
-        local=Local(lr=0.05, batch_size=5, momentum=0.5, **options),
-    )
-
-
-def steps(method, fed, rounds=3):
-    state = method.init(fed)
-    for t in range(rounds):
-        fed.t = t
-        state = method.step(state, fed, t)
-    return state
-
-
 def check_arms(arms, **options):
-    together = steps(ocfl_arms.Arms(arms), toy(**options))
+    together = steps(ocfl.arms.Arms(arms), toy(**options))
     for (name, method), state, memory in zip(
         arms, together.arms, together.memory, strict=True
     ):
@@ -259,7 +226,7 @@ def test_the_meter_says_what_was_done_once_and_arms_what_they_cost_alone(first):
     arms = [("LocalOnly", LocalOnly()), ("FedAvg", FedAvg()), ("twin", OCFL(at=0))]
     arms.sort(key=lambda arm: arm[0] != first)
     fed = toy()
-    state = steps(ocfl_arms.Arms(tuple(arms)), fed, 2)
+    state = steps(ocfl.arms.Arms(tuple(arms)), fed, 2)
     row = fed.start().nbytes
     # round 1 is the same for all; in round 2 there are FedAvg's model and each one's own
     assert fed.meter.updates == 6 + 2 * 6
@@ -271,7 +238,7 @@ def test_the_meter_says_what_was_done_once_and_arms_what_they_cost_alone(first):
 
 
 def test_a_resumed_run_has_the_same_meter(tmp_path):
-    arms = ocfl_arms.Arms((("FedAvg", FedAvg()), ("LocalOnly", LocalOnly())))
+    arms = ocfl.arms.Arms((("FedAvg", FedAvg()), ("LocalOnly", LocalOnly())))
     options = {"measure": lambda fed, state: {}, "progress": False}
     whole, resumed = toy(), toy()
     run(arms, whole, 4, **options)
@@ -284,7 +251,7 @@ def test_a_resumed_run_has_the_same_meter(tmp_path):
 def test_losses_that_arms_ask_for_are_counted():
     one, two = toy(), toy()
     steps(methods.IFCA(3), one)
-    state = steps(ocfl_arms.Arms((("IFCA", methods.IFCA(3)),)), two)
+    state = steps(ocfl.arms.Arms((("IFCA", methods.IFCA(3)),)), two)
     assert one.meter == two.meter and int(state.memory[0]["meter.up"]) == one.meter.up
 
 
@@ -293,11 +260,13 @@ def test_losses_that_arms_ask_for_are_counted():
 )
 def test_arms_that_vote_or_sample_are_judged(method):
     digits = data.load("digits")
-    part = ocfl.split(digits.y[: digits.n_train], 15, *ocfl.SPLITS[0], samples=40)
+    part = ocfl.tasks.split(
+        digits.y[: digits.n_train], 15, *ocfl.tasks.SPLITS[0], samples=40
+    )
     net = partial(models.cnn_bn, shape=(1, 8, 8))
     fed = Federation(digits, part, net, local=Local(0.1, steps=1))
-    state = steps(ocfl_arms.Arms((("FedAvg", FedAvg()), ("it", method))), fed, 1)
-    found = ocfl_arms.judge(fed, state, final=1, per_class=2, images=1)
+    state = steps(ocfl.arms.Arms((("FedAvg", FedAvg()), ("it", method))), fed, 1)
+    found = ocfl.arms.judge(fed, state, final=1, per_class=2, images=1)
     assert 0 <= found["it|gf1"] <= 1 and 0 <= found["it|gap_before"] <= 1
     assert found["FedAvg|client_updates"] == 15
     assert found["FedAvg|bytes"] == 15 * 2 * fed.start().nbytes
@@ -308,8 +277,8 @@ def test_a_soft_vote_by_hand():
     x, y = fed.probe(5)
     arm = methods.Ensemble(2).init(fed)
     votes = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]])
-    found = ocfl_arms.served_f1(fed, arm._replace(votes=votes), x, y)
-    alone = ocfl_arms.server_f1(fed, arm.theta, x, y)
+    found = ocfl.arms.served_f1(fed, arm._replace(votes=votes), x, y)
+    alone = ocfl.arms.server_f1(fed, arm.theta, x, y)
     assert found[:2].tolist() == alone.tolist()
     mean = fed.predict(arm.theta, x).softmax(2).mean(0).argmax(1).numpy()
     counts = np.zeros((3, 3), int)
@@ -319,14 +288,14 @@ def test_a_soft_vote_by_hand():
 
 def test_the_first_arm_is_looked_at_in_every_round(done):
     (task,), path = done
-    looks = ocfl.every_round([task], path)
-    assert len(looks) == task.rounds * len(ocfl_arms.CLUSTERERS)
+    looks = ocfl.figures.every_round([task], path)
+    assert len(looks) == task.rounds * len(ocfl.arms.CLUSTERERS)
     record = store.read(path)[0]
-    assert looks["fires"].iloc[0] == ocfl.fires(
+    assert looks["fires"].iloc[0] == ocfl.figures.fires(
         record["metrics"]["curves"]["temperature"]
     )
     final = record["metrics"]["final"]
-    hits = ocfl.at_trigger(looks).set_index("row")
+    hits = ocfl.figures.at_trigger(looks).set_index("row")
     for name in ("OCFL-AFF", "OCFL-MS", "OCFL-HDB"):  # k-means has another seed
         assert np.isclose(hits.loc[name, "ari"], final[f"{name}|ari"])
         assert hits.loc[name, "round"] == final[f"{name}|round"]
@@ -334,7 +303,7 @@ def test_the_first_arm_is_looked_at_in_every_round(done):
 
 def test_arms_are_read_one_line_each(done):
     (task,), path = done
-    frame = ocfl.side_by_side([task], path).set_index("row")
+    frame = ocfl.figures.side_by_side([task], path).set_index("row")
     assert list(frame.index) == [name for name, _ in task.method.arms]
     assert (
         frame.loc["Oracle clusters", "ari"] == 1
@@ -354,13 +323,13 @@ def test_arms_are_read_one_line_each(done):
     )
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# --- what is read ---------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=9), st.integers(1, 3))
 @settings(deadline=None)
 def test_the_round_of_the_trigger_agrees_with_its_loop(T, window):
-    found = ocfl.fires(T, window)
+    found = ocfl.figures.fires(T, window)
     assert (None if np.isnan(found) else found) == reference.first_rise(T, window)
 
 
@@ -372,12 +341,15 @@ def test_who_never_fires_stays_together():
             "ari": [0.1, 0.2, 0.3, 0.4],
         }
     )
-    assert ocfl.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
+    assert ocfl.figures.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
 
 
 def test_figures_are_drawn(done):
     (task,), path = done
-    looks, arms = ocfl.every_round([task], path), ocfl.side_by_side([task], path)
+    looks, arms = (
+        ocfl.figures.every_round([task], path),
+        ocfl.figures.side_by_side([task], path),
+    )
     rows = ["FedAvg", "OCFL-HDB"]
     hot = pd.DataFrame(
         {
@@ -387,28 +359,28 @@ def test_figures_are_drawn(done):
             "temperature": [0.4, 0.3],
         }
     )
-    assert len(ocfl_plots.temperatures(looks, hot).axes) == 2
-    assert len(ocfl_plots.splits_in_any_round(looks, ["OCFL-KM"]).axes) == 2
+    assert len(ocfl.figures.temperatures(looks, hot).axes) == 2
+    assert len(ocfl.figures.splits_in_any_round(looks, ["OCFL-KM"]).axes) == 2
     assert (
-        len(ocfl_plots.segments(arms, rows).axes) == 1
-        and len(ocfl_plots.boxes(arms, rows).axes) == 4
+        len(ocfl.figures.segments(arms, rows).axes) == 1
+        and len(ocfl.figures.boxes(arms, rows).axes) == 4
     )
 
 
-# --- the archive's summary -------------------------------------------------------------------------------------------
+# --- the archive's summary ------------------------------------------------------------
 
 
 def test_the_kept_summary_explains_every_printed_cell(monkeypatch):
     monkeypatch.delenv("FEDNB_DATA", raising=False)
     monkeypatch.delenv("FEDNB_OCFL", raising=False)
-    kept, whence = ocfl_archive.summary(ARCHIVE)
+    kept, whence = ocfl.archive.summary(ARCHIVE)
     assert "kept" in whence and {name: len(frame) for name, frame in kept.items()} == {
         "runs": 280,
         "temperatures": 2000,
         "explanations": 420,
     }
-    runs = kept["runs"].set_index(list(ocfl_archive.Run._fields))
-    printed = ocfl_archive.printed()
+    runs = kept["runs"].set_index(list(ocfl.archive.Run._fields))
+    printed = ocfl.archive.printed()
     for column in ("rand", "ami", "com", "round"):
         here = runs[f"printed_{column}"].astype(float).reindex(printed.index)
         near = ((printed[column] - here).abs() <= 0.0101) | (
@@ -419,50 +391,50 @@ def test_the_kept_summary_explains_every_printed_cell(monkeypatch):
 
 @pytest.mark.skipif("FEDNB_DATA" not in os.environ, reason="needs the authors' archive")
 def test_the_kept_summary_is_the_archives(tmp_path):
-    ocfl_archive.keep(tmp_path / "again.json")
+    ocfl.archive.keep(tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text()) == json.loads(
         ARCHIVE.read_text()
     )
 
 
-# --- the toy ---------------------------------------------------------------------------------------------------------
+# --- the toy --------------------------------------------------------------------------
 
 
 @given(st.floats(0.2, 5), st.integers(1, 20), st.sampled_from([4, 12]))
 @settings(deadline=None, max_examples=20)
 def test_the_temperature_is_the_angle_of_sight(separation, steps, clients):
-    mu = ocfl_theory.goals(separation, clients, dim=5)
-    R = ocfl_theory.pull((0.2, 0.05), 0.5, steps, 5)
-    past = ocfl_theory.simulate(mu, steps=steps, rounds=4)
+    mu = ocfl.theory.goals(separation, clients, dim=5)
+    R = ocfl.theory.pull((0.2, 0.05), 0.5, steps, 5)
+    past = ocfl.theory.simulate(mu, steps=steps, rounds=4)
     for now, then in zip(past, past[1:], strict=False):
         torch.testing.assert_close(now.delta, R * (mu - now.theta))
         torch.testing.assert_close(
-            then.theta, ocfl_theory.common_round(now.theta, mu, R)
+            then.theta, ocfl.theory.common_round(now.theta, mu, R)
         )
-        angle = ocfl_theory.angle_of_sight(now.theta, mu[0], mu[-1], R)
+        angle = ocfl.theory.angle_of_sight(now.theta, mu[0], mu[-1], R)
         seen = float(temperature(cosine_distance(now.delta)))
         assert np.isclose(
-            seen, ocfl_theory.two_cluster_temperature(angle, clients), atol=1e-6
+            seen, ocfl.theory.two_cluster_temperature(angle, clients), atol=1e-6
         )
 
 
 def test_it_falls_and_then_rises_or_rises_at_once():
     for separation, first in ((1.0, 6), (4.0, 2)):
-        T, found = ocfl_theory.outcomes(separation, steps=8, noise=0, rounds=8)
-        assert ocfl.fires(T) == first and T[-1] > 0.7
+        T, found = ocfl.theory.outcomes(separation, steps=8, noise=0, rounds=8)
+        assert ocfl.figures.fires(T) == first and T[-1] > 0.7
         assert all(ari == [1.0] * 8 for ari in found.values())
 
 
 def test_noise_leads_clusterers_astray():
-    _, found = ocfl_theory.outcomes(0.5, steps=8, noise=0.3, rounds=4)
+    _, found = ocfl.theory.outcomes(0.5, steps=8, noise=0.3, rounds=4)
     assert max(map(max, found.values())) < 1
 
 
 def test_the_toys_figure_has_the_trigger():
-    mu = ocfl_theory.goals(1.0)
-    past = ocfl_theory.simulate(mu)
+    mu = ocfl.theory.goals(1.0)
+    past = ocfl.theory.simulate(mu)
     T = [float(temperature(cosine_distance(r.delta))) for r in past]
-    fig = ocfl_plots.sight_lines(
-        past, mu, ocfl_theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T
+    fig = ocfl.figures.sight_lines(
+        past, mu, ocfl.theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T
     )
-    assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.fires(T)
+    assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.figures.fires(T)

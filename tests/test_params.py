@@ -61,6 +61,13 @@ def test_columns_by_name():
         layout.columns("fc")
 
 
+def test_dense_layers_are_those_whose_weight_is_a_matrix():
+    assert Layout.of(models.mlp(16, (8,), 3)).dense_layers() == ["1.", "3."]
+    assert Layout.of(models.cnn_bn()).dense_layers() == ["9."]
+    assert Layout.of(nn.Linear(2, 3)).dense_layers() == [""]
+    assert Layout.of(nn.Conv2d(1, 2, 3)).dense_layers() == []
+
+
 def test_a_module_without_parameters_is_refused():
     with pytest.raises(ValueError, match="no parameters"):
         Layout.of(nn.ReLU())

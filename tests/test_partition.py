@@ -1,4 +1,6 @@
-"""Partition laws: what every law promises, what each law promises, and what bad input is told."""
+"""Partition laws: what every law promises, what each law promises, and what bad input
+is told.
+"""
 
 import hashlib
 import math

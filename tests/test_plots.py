@@ -1,4 +1,6 @@
-"""Pictures: what they show can be read off the figure, and what is put on a page is small, closed and has words."""
+"""Pictures: what they show can be read off the figure, and what is put on a page is
+small, closed and has words.
+"""
 
 import ast
 import base64
@@ -30,7 +32,20 @@ def history(values):
     )
 
 
-# --- plots -----------------------------------------------------------------------------------------------------------
+# --- plots ----------------------------------------------------------------------------
+
+
+def test_rank_diagram_has_a_mark_for_each_rank_and_the_best_to_the_left():
+    ranks = {"c": 3.5, "a": 1.0, "b": 2.25}
+    ax = plots.rank_diagram(ranks, [("a", "b")]).axes[0]
+    marks = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
+    assert sorted(marks) == sorted(ranks.values())
+    words = {text.get_text().strip(): text.get_position()[0] for text in ax.texts}
+    assert set(words) == {"a (1.00)", "b (2.25)", "(3.50) c"}
+    assert words["a (1.00)"] < 1 and words["(3.50) c"] > 3.5
+    for bad in (({}, ()), (ranks, [("a", "z")])):
+        with pytest.raises(ValueError, match="no ranks of"):
+            plots.rank_diagram(*bad)
 
 
 def test_class_map_draws_a_bubble_per_pair_with_area_by_count():
@@ -201,7 +216,7 @@ def test_colours_can_be_told_apart():
     assert len(set(plots.COLOURS)) == len(plots.COLOURS) == len(plots.MARKERS)
 
 
-# --- show ------------------------------------------------------------------------------------------------------------
+# --- show -----------------------------------------------------------------------------
 
 
 def test_show_displays_one_closed_image_with_its_words(monkeypatch):
@@ -245,7 +260,7 @@ def test_a_figure_without_words_is_refused(alt):
         image(Figure(), alt=alt)
 
 
-# --- source ----------------------------------------------------------------------------------------------------------
+# --- source ---------------------------------------------------------------------------
 
 
 def test_source_shows_the_code_and_names_its_home(monkeypatch):
@@ -256,7 +271,7 @@ def test_source_shows_the_code_and_names_its_home(monkeypatch):
     assert text.startswith(
         "Source of `fednb.methods.local_only.LocalOnly.step`:\n\n```python\ndef step(self"
     )
-    assert "up = fed.train(" in text and text.endswith("\n```")
+    assert "trained = fed.train(" in text and text.endswith("\n```")
     source(FedAvg.step)
     assert "fednb-columns" in shown[1].data
 

@@ -16,7 +16,7 @@ from fednb.federation import Federation
 from fednb.params import mean_by
 from fednb.training import Local, Seeded, draws, one_thread
 
-from .conftest import blobs, federation, ragged
+from .conftest import batches, blobs, federation, ragged
 
 RANDOM = {
     "rand": lambda: torch.rand(3, 4),
@@ -244,16 +244,16 @@ def test_dropout_of_a_client_is_that_of_its_seed():
     """What a loop with torch.manual_seed gives: recorded runs were made that way."""
     fed = noisy(NOISE["functional dropout"])
     theta = fed.start()[0]
-    plan = fed._plan(1, fed.local)
-    module = fed._build(0).train()
-    fed.layout.bind(module).copy_(theta)
+    plan = batches(fed, 1)
+    module = fed.network(theta).train()
     optimiser = torch.optim.SGD(module.parameters(), lr=fed.local.lr)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(plan.seed)
         for index, size in zip(plan.index, plan.size, strict=True):
             batch = index[:size]
             optimiser.zero_grad()
-            F.cross_entropy(module(fed._x[batch]), fed._y[batch]).backward()
+            x, y = fed.samples(batch)
+            F.cross_entropy(module(x), y).backward()
             optimiser.step()
     got = fed.train(theta, torch.tensor([1])).theta[0]
     torch.testing.assert_close(got, fed.layout.row(module), rtol=0, atol=1e-6)

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from fednb import engines, experiment, models, partition, store
-from fednb.experiment import Task, forecast, sweep
-from fednb.methods import FedAvg, FedAvgM, FixedClusters, LocalOnly
+from fednb.experiment import Task, sweep
+from fednb.methods import FedAvg, FedAvgM, LocalOnly
 from fednb.training import Local
 
 ROOT = Path(__file__).parents[1]
@@ -380,6 +380,18 @@ def test_workers_share_cores_and_gpus(monkeypatch):
     assert "CUDA_VISIBLE_DEVICES" not in engines.worker_environment(0, 1)
 
 
+def test_a_sweep_leaves_no_semaphore_behind(tmp_path):
+    """Python's resource tracker would say so at the end."""
+    code = (
+        "import sys; from tests.test_sweep import quiet, tasks\n"
+        "quiet(tasks(seeds=(0,)), sys.argv[1], n_jobs=2)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "table.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "leaked" not in done.stderr
+    assert len(store.read(tmp_path / "table.json")) == 2
+
+
 def test_a_task_that_cannot_be_sent_is_reported(tmp_path):
     import threading
 
@@ -435,19 +447,7 @@ def test_submitit_gives_the_same_records(tmp_path):
     assert outcome(there) == outcome(quiet(some, tmp_path / "b.json"))
 
 
-# --- forecasts and the command -------------------------------------------------------
-
-
-def test_a_forecast_counts_and_times(tmp_path):
-    path = tmp_path / "table.json"
-    some = tasks(seeds=range(3))
-    before = forecast(some, path)
-    assert (before.runs, before.done, before.guessed) == (6, 0, 6)
-    assert before.seconds > 0
-    quiet(some[:1], path)
-    after = forecast(some, path)
-    assert (after.runs, after.done, after.guessed) == (6, 1, 3)
-    assert "6 runs, 1 recorded, 5 to do" in str(after)
+# --- the command ---------------------------------------------------------------------
 
 
 def test_data_of_another_size_are_refused():
@@ -533,13 +533,3 @@ def test_reproduce_is_a_command():
         cwd=ROOT,
     )
     assert done.returncode == 0 and "--profile smoke" in done.stdout
-
-
-def test_random_clusters_of_other_seeds_count_as_one_kind(tmp_path):
-    """A forecast knows them by one recorded seed."""
-    some = [
-        dataclasses.replace(task, method=FixedClusters.random([2, 2], seed=task.seed))
-        for task in tasks(seeds=range(3), methods=(FedAvg(),))
-    ]
-    quiet(some[:1], tmp_path / "t.json")
-    assert forecast(some, tmp_path / "t.json").guessed == 0

@@ -1,4 +1,6 @@
-"""Tables: records meet tags by key, every number stands in its cell, and comparisons and verdicts are right."""
+"""Tables: records meet tags by key, every number stands in its cell, and comparisons
+and verdicts are right.
+"""
 
 import re
 from functools import partial
@@ -14,7 +16,7 @@ from scipy import stats
 from fednb import models, partition, store, tables
 from fednb.experiment import Task
 from fednb.methods import FedAvg, FixedClusters, LocalOnly
-from fednb.tables import Claim, Pair, beside, frame, paired, summary, verdicts
+from fednb.tables import Pair, beside, frame, paired, summary
 from fednb.training import Local
 
 METHODS = {
@@ -104,7 +106,9 @@ PAPER = pd.DataFrame({
 
 
 def grid(table):
-    """The cells of an HTML table by (row, column), spans spread out; text of a <strong> between double stars."""
+    """The cells of an HTML table by (row, column), spans spread out; text of a <strong>
+    between double stars.
+    """
     cells, rows = {}, ElementTree.fromstring(table.html).iter("tr")
     for r, line in enumerate(rows):
         c = 0
@@ -130,7 +134,7 @@ def lines(table):
     ]
 
 
-# --- frame -----------------------------------------------------------------------------------------------------------
+# --- frame ----------------------------------------------------------------------------
 
 
 def test_frame_joins_tags_and_records_by_key_in_the_order_of_the_tasks(path):
@@ -242,7 +246,7 @@ def test_printed_numbers_come_by_table_without_empty_columns(tmp_path):
         tables.printed(tmp_path / "x.csv", "3")
 
 
-# --- summary ---------------------------------------------------------------------------------------------------------
+# --- summary --------------------------------------------------------------------------
 
 
 def test_curves_are_gathered_by_tag_run_by_run(path):
@@ -281,7 +285,7 @@ def test_summary_is_mean_and_sample_deviation_in_order():
         summary(data, ["row", "seed"], "y")
 
 
-# --- beside ----------------------------------------------------------------------------------------------------------
+# --- beside ---------------------------------------------------------------------------
 
 
 def shown(
@@ -469,7 +473,7 @@ def test_beside_refuses_what_would_mislead(options, words):
         shown(**options)
 
 
-# --- paired ----------------------------------------------------------------------------------------------------------
+# --- paired ---------------------------------------------------------------------------
 
 BY = ["setting", "K", "seed"]
 
@@ -572,62 +576,6 @@ def test_a_pair_in_words():
 def test_paired_refuses_what_does_not_pair(change, by, words):
     with pytest.raises(ValueError, match=words):
         paired(change(runs()), "row", "WeCFL", "FedAvg", "accuracy", by)
-
-
-# --- claims ----------------------------------------------------------------------------------------------------------
-
-
-def claim(holds, statement="WeCFL > FedAvg"):
-    return Claim(statement, "Table 2", "interval above 0", holds, "+1.8 points")
-
-
-def test_verdicts_show_rule_evidence_and_a_mark_with_a_word():
-    assert [claim(h).verdict for h in (True, np.bool_(False), None)] == [
-        "holds",
-        "fails",
-        "not testable here",
-    ]
-    table = verdicts(
-        [claim(True), claim(np.bool_(False), "IFCA & co"), claim(None), claim(True)]
-    )
-    head, *body = lines(table)
-    assert head == ["claim", "where", "rule", "evidence", "verdict"]
-    assert body[0] == [
-        "WeCFL > FedAvg",
-        "Table 2",
-        "interval above 0",
-        "+1.8 points",
-        "✓ holds",
-    ]
-    assert [line[0] for line in body][1] == "IFCA & co"
-    assert [line[-1] for line in body] == [
-        "✓ holds",
-        "✗ fails",
-        "– not testable here",
-        "✓ holds",
-    ]
-    caption = "The paper's claims on our records: 2 hold, 1 fails, 1 not testable here."
-    assert (
-        "".join(ElementTree.fromstring(table.html).find(".//caption").itertext())
-        == caption
-    )
-    first = "✓ holds: WeCFL > FedAvg (Table 2)\n  rule: interval above 0\n  evidence: +1.8 points"
-    assert repr(table).startswith(f"{caption}\n{first}\n✗ fails: IFCA & co")
-    odd = Claim("a", "Table <2>", "low > 0 & n > 1", True, "<b>")
-    assert lines(verdicts([odd]))[1][1:4] == ["Table <2>", "low > 0 & n > 1", "<b>"]
-    assert "GCFL: 1 holds." in verdicts([claim(True)], caption="GCFL").text
-
-
-def test_claims_without_rule_or_verdict_are_refused():
-    for holds in (1, "yes", float("nan")):
-        with pytest.raises(ValueError, match="True, False, or None"):
-            claim(holds)
-    with pytest.raises(ValueError, match="a rule and evidence"):
-        Claim("WeCFL wins", "Table 2", " ", True, "+1.8 points")
-    with pytest.raises(ValueError, match="no claims"):
-        verdicts([])
-    with pytest.raises(AttributeError):
-        claim(True).holds = False
 
 
 def test_runs_on_different_files_of_one_data_set_do_not_mix(path):

@@ -1,4 +1,6 @@
-"""Two backends, one result: and that result is what a plain loop of torch.optim gives."""
+"""Two backends, one result: and that result is what a plain loop of torch.optim
+gives.
+"""
 
 import threading
 
@@ -8,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fednb.federation import CLIENT, ClientError, Federation
+from fednb.federation import ClientError, Federation
 from fednb.training import Local, augment, plan
 
-from .conftest import NETWORKS, blobs, federation, ragged
+from .conftest import NETWORKS, batches, blobs, federation, ragged
 
 CASES = {
     "plain": {},
@@ -30,22 +32,24 @@ def local_of(case):
 
 
 def plain_loop(fed, theta, clients, visit=0, mu=0.0):
-    """The slow twin: one client after the other, a fresh module and torch.optim each."""
+    """The slow twin: one client after the other, a fresh module and torch.optim
+    each.
+    """
     rows, losses = [], []
     for k in clients:
-        module = fed._build(0)
+        module = fed.network(theta).train()
         layout = fed.layout
-        layout.bind(module).copy_(theta)
         kind = torch.optim.Adam if fed.local.optimizer == "adam" else torch.optim.SGD
         options = {} if kind is torch.optim.Adam else {"momentum": fed.local.momentum}
         optimiser = kind(
             module.parameters(), lr=fed.local.lr, weight_decay=0.0, **options
         )
-        batches = plan(fed._parts.train[k], fed.local, fed._stream(CLIENT, k, visit))
+        drawn = batches(fed, k, visit)
         losses.append([])
-        for index, size in zip(batches.index, batches.size, strict=True):
+        for index, size in zip(drawn.index, drawn.size, strict=True):
             optimiser.zero_grad()
-            loss = F.cross_entropy(module(fed._x[index[:size]]), fed._y[index[:size]])
+            x, y = fed.samples(index[:size])
+            loss = F.cross_entropy(module(x), y)
             loss.backward()
             start = dict(zip(layout.names, layout.tensors(theta).values(), strict=True))
             for name, p in module.named_parameters():
@@ -177,7 +181,9 @@ def test_augment_is_crop_and_flip():
 @pytest.mark.parametrize("backend", ["lean", "batched"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_kept_state_makes_two_rounds_one_long_one(backend, optimizer):
-    """With a full batch there is no shuffling, so 2 x 2 steps with kept state are 4 steps; reset state are not."""
+    """With a full batch there is no shuffling, so 2 x 2 steps with kept state are 4
+    steps; reset state are not.
+    """
     short = Local(
         lr=0.05,
         batch_size=None,
@@ -248,6 +254,18 @@ def test_plan_covers_an_epoch_and_marks_short_batches():
     assert steps.size.tolist() == [5, 5, 3, 5]
 
 
+@pytest.mark.parametrize("batch_size", [1, 4, 5, 100, None])
+def test_batches_per_epoch_are_those_of_a_plan(batch_size):
+    local = Local(batch_size=batch_size)
+    sizes = [1, 4, 5, 13]
+    planned = []
+    for n in sizes:
+        batches = plan(np.arange(n), local, np.random.default_rng(0))
+        planned.append(len(batches.size))
+    assert [local.batches_per_epoch(n) for n in sizes] == planned
+    assert local.batches_per_epoch(torch.tensor(sizes)).tolist() == planned
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -288,7 +306,9 @@ def test_an_error_names_the_client_and_leaves_no_thread():
 
 
 def test_an_error_stops_the_other_threads_at_their_next_step():
-    """One worker fails at once, the other has 10,000 epochs to go: it must not finish them."""
+    """One worker fails at once, the other has 10,000 epochs to go: it must not finish
+    them.
+    """
     fed = federation(
         sizes=(20, 20), workers=2, local=Local(lr=0.01, batch_size=2, epochs=10_000)
     )
@@ -378,7 +398,7 @@ def test_amp_trains_in_low_precision_on_the_same_rows(backend):
 
 def test_the_memory_budget_sets_the_chunk():
     fed = federation("lenet5", backend="batched")
-    plans = [fed._plan(k, fed.local) for k in range(4)]
+    plans = [batches(fed, k) for k in range(4)]
     rows = fed.start().expand(4, -1)
     roomy, tight = fed.backend._chunk_that_fits(plans, rows), None
     fed.backend.memory = 1.0
@@ -446,5 +466,7 @@ def test_kept_momentum_of_frozen_parameters_is_zero(backend):
     theta = fed.train(fed.train(fed.start()[0]).theta).theta
     still = torch.cat([fed.layout.columns(pattern) for pattern in STILL])
     assert torch.equal(theta[:, still], fed.start()[:, still].expand(2, -1))
-    for (momentum,) in fed._memory.values():
+    momenta = [v for name, v in fed.snapshot().items() if name.startswith("memory.")]
+    assert len(momenta) == 2
+    for momentum in momenta:
         assert (momentum[still] == 0).all() and momentum.any()

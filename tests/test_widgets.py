@@ -1,4 +1,6 @@
-"""The Python side of explorers: grids, frames, pages, answers to the view; and the JavaScript side's own tests."""
+"""The Python side of explorers: grids, frames, pages, answers to the view; and the
+JavaScript side's own tests.
+"""
 
 import base64
 import json
@@ -45,7 +47,9 @@ def payload(explorer):
 
 
 class View:
-    """A front end in a few lines: sends what explore.js sends, and keeps what comes back."""
+    """A front end in a few lines: sends what explore.js sends, and keeps what comes
+    back.
+    """
 
     def __init__(self, explorer):
         self.explorer, self.heard = explorer, []

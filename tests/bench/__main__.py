@@ -1,8 +1,9 @@
 """``make bench``: how fast fednb trains, as ratios within one interleaved run.
 
-Every contender does one round in turn, over and over, so that a disturbed minute disturbs all alike; the ratio of two
-contenders is the median over turns of the ratio within a turn. Peers take part once ``make bench-peers`` has installed
-them. The table is printed and written to ``_build/bench.json``.
+Every contender does one round in turn, over and over, so that a disturbed minute
+disturbs all alike; the ratio of two contenders is the median over turns of the ratio
+within a turn. Peers take part once ``make bench-peers`` has installed them. The table
+is printed and written to ``_build/bench.json``.
 """
 
 import argparse
@@ -178,7 +179,9 @@ def contenders(w: Workload, only_core: bool):
 def best_setup(
     w: Workload, name: str, environment: str, module: str, setups: list[str]
 ) -> Peer | None:
-    """A heat between a peer's set-ups, one at a time: the best of three rounds each decides."""
+    """A heat between a peer's set-ups, one at a time: the best of three rounds each
+    decides.
+    """
     heats = {}
     for setup in setups:
         try:
@@ -193,7 +196,9 @@ def best_setup(
 
 
 def ratio(seconds: dict[str, list[float]], a: str, b: str) -> list[float]:
-    """How many times faster a is than b: [median, lower and upper quartile] over turns."""
+    """How many times faster a is than b: [median, lower and upper quartile] over
+    turns.
+    """
     ratios = [tb / ta for ta, tb in zip(seconds[a], seconds[b], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     return [round(v, 3) for v in (middle, low, high)]
@@ -235,7 +240,9 @@ def race(w: Workload, turns: int, only_core: bool) -> dict:
 
 
 def server_share(clients: int = 1000, sampled: int = 10, turns: int = 20) -> float:
-    """Part of a round spent outside local training: sampling, drawing batches, averaging, bookkeeping (W1's model)."""
+    """Part of a round spent outside local training: sampling, drawing batches,
+    averaging, bookkeeping (W1's model).
+    """
     w = replace(workload("W1"), clients=clients, samples=128, sampled=sampled)
     bench = Fednb(w)
     inner, spent = bench.fed.backend.train, []
@@ -255,7 +262,9 @@ def server_share(clients: int = 1000, sampled: int = 10, turns: int = 20) -> flo
 
 
 def growth(turns: int = 20) -> dict[int, float]:
-    """Milliseconds per round for K = 10 ... 10,000 clients, 10 of them sampled (MLP 64-64-10, 50 samples each)."""
+    """Milliseconds per round for K = 10 ... 10,000 clients, 10 of them sampled (MLP
+    64-64-10, 50 samples each).
+    """
     base = replace(
         workload("W3"),
         samples=50,

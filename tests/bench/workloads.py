@@ -1,10 +1,13 @@
-"""The three workloads of the speed benchmark, and the two yardsticks every contender is held against.
+"""The three workloads of the speed benchmark, and the two yardsticks every contender is
+held against.
 
-Plain torch and nothing else: no fednb, no peer library, so that every contender, each in its own interpreter,
-trains the same models on the same tensors. W1 and W3 sample ten clients a round, W2 takes all of them.
+Plain torch and nothing else: no fednb, no peer library, so that every contender, each
+in its own interpreter, trains the same models on the same tensors. W1 and W3 sample ten
+clients a round, W2 takes all of them.
 
-The yardsticks are the **plain loop** (`plain_round`: what one would write in an afternoon) and the **limit**
-(`Limit`: the SGD steps alone, on every core, with no federated learning around them).
+The yardsticks are the **plain loop** (`plain_round`: what one would write in an
+afternoon) and the **limit** (`Limit`: the SGD steps alone, on every core, with no
+federated learning around them).
 """
 
 import math
@@ -24,7 +27,9 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Workload:
-    """One benchmark setting: the federation's shape, the model, and the local SGD every client runs."""
+    """One benchmark setting: the federation's shape, the model, and the local SGD every
+    client runs.
+    """
 
     name: str
     clients: int  # K
@@ -41,7 +46,9 @@ class Workload:
 
     @property
     def steps(self) -> int:
-        """SGD steps of one client in one round; the last batch of an epoch may be short."""
+        """SGD steps of one client in one round; the last batch of an epoch may be
+        short.
+        """
         return self.epochs * math.ceil(self.samples / self.batch)
 
     def model(self, seed: int = 0) -> nn.Module:
@@ -50,7 +57,9 @@ class Workload:
         return self.make_model()
 
     def optimizer(self, model: nn.Module) -> torch.optim.SGD:
-        """Return a fresh optimiser: momentum never passes from one client to the next."""
+        """Return a fresh optimiser: momentum never passes from one client to the
+        next.
+        """
         return torch.optim.SGD(
             model.parameters(),
             lr=self.lr,
@@ -113,7 +122,9 @@ WORKLOADS = {
 
 
 def workload(name: str, sampled: int | None = None) -> Workload:
-    """Look a workload up; `sampled` cuts the clients of a round, for every contender alike."""
+    """Look a workload up; `sampled` cuts the clients of a round, for every contender
+    alike.
+    """
     if name not in WORKLOADS:
         raise KeyError(
             f"unknown workload {name!r}: choose one of {', '.join(WORKLOADS)}"
@@ -127,11 +138,12 @@ def workload(name: str, sampled: int | None = None) -> Workload:
 
 @lru_cache(maxsize=1)
 def tensors(w: Workload, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Synthetic x (K, n, *shape) float32 and y (K, n) int64: noise around one centre per class.
+    """Synthetic x (K, n, *shape) float32 and y (K, n) int64: noise around one centre
+    per class.
 
-    Learnable, so that a contender which does not train shows up in its loss; every fifth label is random, so
-    that the loss stays well above zero (vanishing gradients would be denormal numbers, and slow). One set is
-    kept per process.
+    Learnable, so that a contender which does not train shows up in its loss; every
+    fifth label is random, so that the loss stays well above zero (vanishing gradients
+    would be denormal numbers, and slow). One set is kept per process.
     """
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(w.classes, (w.clients, w.samples), generator=generator)
@@ -184,9 +196,11 @@ def plain_round(
     y: Tensor,
     generator: torch.Generator,
 ) -> State:
-    """One round of the plain loop: sample, copy the global state, train, average. Returns the new state.
+    """One round of the plain loop: sample, copy the global state, train, average.
+    Returns the new state.
 
-    `model` is only a workbench. Call it under `torch.set_num_threads(1)` for the single-thread yardstick.
+    `model` is only a workbench. Call it under `torch.set_num_threads(1)` for the
+    single-thread yardstick.
     """
     chosen = torch.randperm(w.clients, generator=generator)[: w.sampled].tolist()
     states = []
@@ -200,7 +214,8 @@ def plain_round(
 def probe_loss(w: Workload, model: nn.Module, seed: int = 0) -> float:
     """Mean loss over a few samples of every client, on a copy of the model.
 
-    In training mode: some peers average the weights only, so their running BatchNorm statistics mean nothing.
+    In training mode: some peers average the weights only, so their running BatchNorm
+    statistics mean nothing.
     """
     x, y = tensors(w, seed)
     copy = deepcopy(model).train()
@@ -209,7 +224,9 @@ def probe_loss(w: Workload, model: nn.Module, seed: int = 0) -> float:
 
 
 def _limit_worker(name: str, sampled: int, clients: int, seed: int, pipe) -> None:
-    """Train `clients` clients for every number of rounds received; ends when the pipe closes."""
+    """Train `clients` clients for every number of rounds received; ends when the pipe
+    closes.
+    """
     torch.set_num_threads(1)
     w = replace(workload(name, sampled), clients=1, sampled=1)
     x, y = tensors(w, seed)
@@ -233,9 +250,11 @@ def _limit_worker(name: str, sampled: int, clients: int, seed: int, pipe) -> Non
 
 
 class Limit:
-    """The limit: bare models doing a round's SGD steps on resident batches, one process and thread per core.
+    """The limit: bare models doing a round's SGD steps on resident batches, one process
+    and thread per core.
 
-    No sampling, copying or averaging. Use: `limit = Limit(w)`, `seconds = limit.rounds(5)`, `limit.close()`.
+    No sampling, copying or averaging. Use: `limit = Limit(w)`, `seconds =
+    limit.rounds(5)`, `limit.close()`.
     """
 
     def __init__(self, w: Workload, processes: int | None = None, seed: int = 0):

@@ -1,7 +1,9 @@
-"""FedLab's standalone pipeline (serial trainer) on one workload, spoken to through `protocol`.
+"""FedLab's standalone pipeline (serial trainer) on one workload, spoken to through
+`protocol`.
 
-Its idiom: a `SerialClientTrainer` trains the sampled clients one after the other in one process, a
-`ServerHandler` averages flat parameter vectors (weights only, no BatchNorm statistics).
+Its idiom: a `SerialClientTrainer` trains the sampled clients one after the other in one
+process, a `ServerHandler` averages flat parameter vectors (weights only, no BatchNorm
+statistics).
 """
 
 # ruff: noqa: E402
@@ -29,7 +31,9 @@ THREADS = {"threads2": 2, "threads1": 1}
 
 
 class Clients(FedDataset):
-    """The clients' tensors; whole batches are indexed at once, the fastest way a DataLoader has."""
+    """The clients' tensors; whole batches are indexed at once, the fastest way a
+    DataLoader has.
+    """
 
     def __init__(self, w: Workload, seed: int):
         super().__init__()
@@ -44,7 +48,9 @@ class Clients(FedDataset):
 
 
 class Trainer(SGDSerialClientTrainer):
-    """FedLab's trainer with the workload's optimiser, new for every client, and n_k in the upload."""
+    """FedLab's trainer with the workload's optimiser, new for every client, and n_k in
+    the upload.
+    """
 
     def setup(self, w: Workload, seed: int) -> None:
         """Set the data and the optimiser."""

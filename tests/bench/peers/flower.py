@@ -1,8 +1,10 @@
-"""Flower's simulation runtime (Ray, one client actor per core) on one workload, spoken to through `protocol`.
+"""Flower's simulation runtime (Ray, one client actor per core) on one workload, spoken
+to through `protocol`.
 
-Its idiom: a `ServerApp` whose main function starts a `FedAvg` strategy, a `ClientApp` that rebuilds the model
-from the message, trains, and answers with arrays and the number of examples. The server's main function is
-also where the runner's lines are read, so rounds pause and go on without a new start of Ray.
+Its idiom: a `ServerApp` whose main function starts a `FedAvg` strategy, a `ClientApp`
+that rebuilds the model from the message, trains, and answers with arrays and the number
+of examples. The server's main function is also where the runner's lines are read, so
+rounds pause and go on without a new start of Ray.
 """
 
 import os
@@ -27,7 +29,9 @@ SETUPS = {"ray2": 2}
 
 
 def client_app(w: Workload, seed: int) -> ClientApp:
-    """Build the client: message in, trained arrays out. The data stay in the actor's process."""
+    """Build the client: message in, trained arrays out. The data stay in the actor's
+    process.
+    """
     app = ClientApp()
 
     @app.train()

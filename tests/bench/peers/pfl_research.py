@@ -1,8 +1,9 @@
 """Apple's pfl-research (`pfl`) on one workload, spoken to through `protocol`.
 
-Its idiom: `FederatedAveraging.run` over a `SimulatedBackend`; one process, or several under torchrun, each
-training its share of the cohort on the same replica and all-reducing the weighted differences (weights only,
-no BatchNorm statistics). Its in-memory datasets are read in order, without shuffling.
+Its idiom: `FederatedAveraging.run` over a `SimulatedBackend`; one process, or several
+under torchrun, each training its share of the cohort on the same replica and
+all-reducing the weighted differences (weights only, no BatchNorm statistics). Its
+in-memory datasets are read in order, without shuffling.
 """
 
 import os
@@ -30,7 +31,9 @@ SETUPS = {
 
 
 def relaunch_under_torchrun(processes: int) -> None:
-    """Become torchrun, which runs this module again `processes` times and passes stdin on to them."""
+    """Become torchrun, which runs this module again `processes` times and passes stdin
+    on to them.
+    """
     torchrun = [
         "-m",
         "torch.distributed.run",
@@ -69,7 +72,9 @@ def build(w: Workload, seed: int):
 
 
 def main() -> None:
-    """Set up and serve; under torchrun rank 0 serves and tells the others how many rounds to join."""
+    """Set up and serve; under torchrun rank 0 serves and tells the others how many
+    rounds to join.
+    """
     w, chosen = arguments(list(SETUPS))
     processes, threads = SETUPS[chosen.setup]
     if processes > 1 and "TORCHELASTIC_RUN_ID" not in os.environ:

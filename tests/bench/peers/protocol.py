@@ -1,12 +1,14 @@
-"""The line protocol between the benchmark's runner and one peer, over the peer's stdin and stdout.
+"""The line protocol between the benchmark's runner and one peer, over the peer's stdin
+and stdout.
 
     peer   > READY                 set up, warmed up by one round
     runner > ROUNDS n
     peer   > DONE <seconds>        pure round time; the model's state continues
     runner > QUIT                  or end of file, or SIGTERM
 
-A peer is started in `tests/bench` as `python -m peers.<name> W1`, by its own environment's interpreter.
-Everything a peer library prints goes to stderr, as does the loss after each block.
+A peer is started in `tests/bench` as `python -m peers.<name> W1`, by its own
+environment's interpreter. Everything a peer library prints goes to stderr, as does the
+loss after each block.
 """
 
 import argparse
@@ -20,7 +22,9 @@ from workloads import Workload, workload
 
 
 def arguments(setups: list[str]) -> tuple[Workload, argparse.Namespace]:
-    """Read `W1|W2|W3 [--setup S] [--sampled n] [--seed s]`; the first set-up is the default."""
+    """Read `W1|W2|W3 [--setup S] [--sampled n] [--seed s]`; the first set-up is the
+    default.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=["W1", "W2", "W3"])
     parser.add_argument("--setup", choices=setups, default=setups[0])
@@ -33,7 +37,9 @@ def arguments(setups: list[str]) -> tuple[Workload, argparse.Namespace]:
 
 
 def channel() -> Callable[[str], None]:
-    """Take stdout for the protocol alone and send every other print to stderr. Returns the sender."""
+    """Take stdout for the protocol alone and send every other print to stderr. Returns
+    the sender.
+    """
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.set_inheritable(lines.fileno(), False)
     os.dup2(2, 1)
@@ -55,7 +61,9 @@ def serve(
     rounds: Callable[[int], None],
     loss: Callable[[], float],
 ) -> None:
-    """Answer the runner until QUIT or end of file. `rounds(n)` is timed, `loss()` is not."""
+    """Answer the runner until QUIT or end of file. `rounds(n)` is timed, `loss()` is
+    not.
+    """
     print(f"loss {loss():.4f} at the start", file=sys.stderr)
     rounds(1)
     send("READY")
