@@ -1,5 +1,6 @@
 """The playground in a real JupyterLab: choose, run, change a parameter, stop."""
 
+import re
 import time
 from pathlib import Path
 
@@ -105,6 +106,11 @@ class Panel:
         )
 
 
+def rounds_shown(status):
+    """Rounds done by each method: [10, 7] in ``paused · round 10, 7 of 300 · ...``."""
+    return [int(number) for number in re.findall(r"\d+(?=.* of )", status)]
+
+
 def test_the_class_map_follows_a_slider_at_once(lab):
     cells = ".fednb-playground .fx-board rect"
     before = len(lab.browser.all(cells))
@@ -143,9 +149,11 @@ def test_choose_run_change_and_stop(lab):
     lab.says("methods.IFCA()")
 
     lab.press("Pause")
-    paused = lab.status("paused")
+    paused = rounds_shown(lab.status("paused"))
     time.sleep(1)
-    assert lab.browser.js(STATUS).split("·")[1] == paused.split("·")[1]
+    later = rounds_shown(lab.browser.js(STATUS))
+    # Each method may end the round whose clients had all trained when Pause came.
+    assert all(0 <= b - a <= 1 for a, b in zip(paused, later, strict=True))
     lab.press("Continue")
     lab.status("running")
 
