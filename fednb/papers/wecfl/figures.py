@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ACCURACY, MACRO_F1 = CURVES
-WIDTH = 7.2  # inches: as wide as the page
+WIDTH = 5.8  # inches: words stay readable when a phone shrinks the picture
 DATASETS = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CLUSTER_WISE = ("α = (0.1, 10)", "(3, 2)-class")
 CLIENT_WISE = ("α = 0.1", "2-class")
 SETTINGS = (*CLUSTER_WISE, *CLIENT_WISE)
 HALVES = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
 OWN_SCALE = ("scale_cifar10_class", "scale_cifar10_alpha", "scale_fashion_class")
+SNAPSHOTS = (("fashion_mnist", 10), ("fashion_mnist", 3), ("cifar10", 10))
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
 
@@ -516,6 +517,7 @@ def deal_maps(parts: dict[str, Any], y: np.ndarray) -> Figure:
     for ax, (name, part) in zip(axes.flat, parts.items(), strict=True):
         counts = partition.class_counts(part.train, y, 10)  # (clients, classes)
         plots.class_map(counts, part.truth, ax=ax)
+        ax.set_xticks(range(0, len(counts), 5))
         ax.set_title(name, pad=16)
     return fig
 
@@ -537,7 +539,8 @@ def two_weightings(xy: np.ndarray, sides: dict[str, tuple]) -> Figure:
     for ax, (title, (labels, weights)) in zip(axes, sides.items(), strict=True):
         plots.spokes(xy, labels, weights, ax=ax)
         ax.margins(0.2)
-        ax.set(title=title, xlabel="first parameter", ylabel="second parameter")
+        ax.set(xlabel="first parameter", ylabel="second parameter")
+        ax.set_title(title, fontsize=10)
     return fig
 
 
@@ -546,14 +549,23 @@ def side_by_side(races: dict[str, dict[str, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     plots.style()
-    fig = Figure(figsize=(WIDTH, 3.2))
+    fig = Figure(figsize=(WIDTH, 3.5))
     axes = fig.subplots(1, len(races), sharey=True)
     for ax, (deal, histories) in zip(axes, races.items(), strict=True):
         plots.curves(histories, ax=ax)
         ax.set_title(deal)
-    for ax in axes[:-1]:
-        ax.get_legend().remove()
+    _legend_below(fig, axes)
     return fig
+
+
+def _legend_below(fig: Any, axes: Any, columns: int = 4) -> None:
+    """One legend below all panels in place of one in each."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    for ax in axes:
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+    look: dict[str, Any] = {"loc": "outside lower center", "fontsize": 9}
+    fig.legend(handles, labels, ncols=columns, **look)
 
 
 def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
@@ -579,7 +591,7 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
     own = own_scale().assign(scale="ours, the paper's scale")
     ours = pd.concat([laptop, own])
     ours = _for_dots(ours[ours["setting"].isin(settings)])
-    return plots.dots(
+    fig = plots.dots(
         ours,
         _for_dots(printed(table)),
         rows="line",
@@ -588,6 +600,11 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
         ours_name="scale",
         across=2,
     )
+    fig.set_figwidth(WIDTH)
+    for ax in fig.axes:
+        ax.set_title(ax.get_title(), fontsize=9.5)
+        ax.locator_params(axis="x", nbins=4)
+    return fig
 
 
 def _for_dots(frame: DataFrame) -> DataFrame:
@@ -618,10 +635,8 @@ def convergence() -> Figure:
         axes = part.subplots(1, 2)
         for ax, metric in zip(axes, CURVES, strict=True):
             plots.curves(runs, metric, ax=ax)
-            ax.get_legend().remove()
         part.suptitle(title, fontsize=11)
-        handles, labels = axes[0].get_legend_handles_labels()
-        part.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8.5)
+        _legend_below(part, axes, columns=3)
     return fig
 
 
@@ -655,7 +670,7 @@ def clusterability_curves(past: DataFrame, names: list[str]) -> Figure:
     fig = Figure(figsize=(WIDTH, 2.8))
     left, right = fig.subplots(1, 2)
     left.plot(past["F_M"].pow(0.5))
-    left.set(title="distance of clients to their centre, √F", xlabel="round")
+    left.set(title="client to centre, √F", xlabel="round")
     each = pd.DataFrame([*past["B"]], past.index, names)
     for i, name in enumerate(each):
         right.plot(each[name], ("-", "--", "-.")[i % 3], label=name)
@@ -676,10 +691,10 @@ def rate(panels: dict[str, DataFrame]) -> Figure:
         ax.loglog(frame["measured"], label="measured (Eq. 10)")
         U2 = frame["U"].max() ** 2
         ax.axhline(U2, color="0.6", linestyle=":", label="U²: none can exceed it")
-        ax.set(title=title, xlabel="rounds T")
+        ax.set_xlabel("rounds T")
+        ax.set_title(title, fontsize=9.5)
     axes[0, 0].set_ylabel("squared gradient")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
+    _legend_below(fig, axes[0], columns=2)
     return fig
 
 
@@ -695,7 +710,9 @@ def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
         ax.images[0].set_cmap("RdBu_r")
         ax.images[0].set_clim(-1, 1)
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
-        ax.set_title(title + "\n", fontsize=9.5)
+        ax.set_title(title + "\n", fontsize=9)
+    for ax in axes[:-1]:
+        ax.images[0].colorbar.remove()  # the last one tells for all
     return fig
 
 
@@ -754,8 +771,7 @@ def geometry_curves(frame: DataFrame) -> Figure:
              "between": "nearest two centres"}  # fmt: skip
     for ax, (metric, title) in zip(axes, heads.items(), strict=True):
         plots.curves(runs, metric, ax=ax)
-        ax.set(title=title, ylabel="")
-        ax.get_legend().remove()
-    handles, labels = axes[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
+        ax.set_ylabel("")
+        ax.set_title(title, fontsize=9.5)
+    _legend_below(fig, axes, columns=2)
     return fig
