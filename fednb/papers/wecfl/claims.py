@@ -543,7 +543,7 @@ def of_the_theory() -> list[Claim]:
 
 
 def at_the_papers_scale() -> list[Claim]:
-    """The main claims on runs at the paper's own scale; [] if there are none yet.
+    """The main claims with ten clusters on runs at the paper's own scale, if any.
 
     Cells with a single seed have no interval. The page shows them in its tables only.
     """
@@ -555,21 +555,21 @@ def at_the_papers_scale() -> list[Claim]:
             continue
         theirs = figures.paper()
         theirs = theirs[(theirs["dataset"] == dataset) & (theirs["setting"] == setting)]
-        where = f"{figures.DATASETS[dataset]}, {setting}"
-        seen = partial(Claim, replicates=f"{seeds} seeds, {where}", scale=OWN)
+        where = f"at the paper's scale ({figures.DATASETS[dataset]}, {setting})"
+        seen = partial(Claim, replicates=f"{seeds} seeds", scale=OWN)
         for rival in ("FeSEM", "IFCA", "FedAvg"):
             mine = at_ten(cell, "WeCFL", rival)
             printed = at_ten(theirs, "WeCFL", rival).mean
-            text = f"WeCFL is more accurate than {rival}, K = 10: {where}"
+            text = f"WeCFL is more accurate than {rival} {where}"
             found.append(seen(text, "Table 2", mine, printed))
         more, printed_more = (
             difference(side[lines_of("WeCFL", side)], 10, 5, runs(side), ACCURACY, "K")
             for side in (cell, theirs)
         )
-        text = f"Ten clusters are better than five: {where}"
+        text = f"Ten clusters are better than five {where}"
         found.append(seen(text, "8.1", more, printed_more.mean))
         alone = at_ten(cell, "WeCFL", "LocalOnly")
-        text = f"WeCFL is better than training alone: {where}"
+        text = f"WeCFL is better than training alone {where}"
         found.append(seen(text, "ours", alone, ours=True))
     return found
 
