@@ -675,7 +675,7 @@ def clusterability_curves(past: DataFrame, names: list[str]) -> Figure:
     for i, name in enumerate(each):
         right.plot(each[name], ("-", "--", "-.")[i % 3], label=name)
     right.set(title="B of the three clusters", xlabel="round")
-    right.legend()
+    right.legend(loc="upper left", fontsize=9)
     return fig
 
 
