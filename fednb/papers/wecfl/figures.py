@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ACCURACY, MACRO_F1 = CURVES
-WIDTH = 7.2  # inches: as wide as the page
+WIDTH = 5.8  # inches: words stay readable when a phone shrinks the picture
 DATASETS = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CLUSTER_WISE = ("α = (0.1, 10)", "(3, 2)-class")
 CLIENT_WISE = ("α = 0.1", "2-class")
 SETTINGS = (*CLUSTER_WISE, *CLIENT_WISE)
+HALVES = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
 OWN_SCALE = ("scale_cifar10_class", "scale_cifar10_alpha", "scale_fashion_class")
+SNAPSHOTS = (("fashion_mnist", 10), ("fashion_mnist", 3), ("cifar10", 10))
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
 
@@ -73,8 +75,7 @@ def both() -> DataFrame:
     """Tables 2 and 5 at laptop scale: the paper's rows and our controls."""
     import pandas as pd
 
-    halves = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
-    frame = with_halves(pd.concat(records(name) for name in halves))
+    frame = with_halves(pd.concat(records(name) for name in HALVES))
     last = frame["row"].eq("Oracle clusters")
     return frame.sort_values("K", kind="stable", key=lambda K: K + last)
 
@@ -112,9 +113,7 @@ def curves(figure: str) -> dict[str, list[DataFrame]]:
 
 
 def geometry() -> DataFrame | None:
-    """The runs behind Figures 4, 5, 7 and 8, with their curves; None if not made
-    yet.
-    """
+    """The runs behind Figures 4, 5, 7 and 8, with their curves; None if not made."""
     if not (results("wecfl") / "geometry.json").exists():
         return None
     return read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
@@ -134,6 +133,11 @@ def changes(course: DataFrame) -> list[int]:
     numbers = course[["ari", "completeness"]]
     moved = numbers.diff().abs().iloc[1:].gt(1e-9).any(axis=1)
     return course["round"].iloc[1:][moved].tolist()
+
+
+def settled(course: DataFrame) -> int:
+    """The round from which on the clusters of a run stay as they are."""
+    return max([1, *changes(course)])
 
 
 # --- tables ---------------------------------------------------------------------------
@@ -163,9 +167,7 @@ def full_table(table: str, value: str) -> tables.Table:
 
 
 def levels() -> DataFrame:
-    """Mean accuracy with ten models or one, for each setting (lines) and row
-    (columns).
-    """
+    """Mean accuracy with ten models or one: a line per setting, a column per row."""
     frame = both()[both()["K"] != 5]
     means = mean_over_seeds(frame, ["dataset", "setting", "row"], ACCURACY)
     return means.pivot_table(ACCURACY, ["dataset", "setting"], "row", sort=False)
@@ -231,8 +233,62 @@ def by_law() -> tables.Table:
     return number_table(heads, rows, f"{caption}{LAPTOP}, mean of three seeds.")
 
 
+def lead(K: int) -> float:
+    """WeCFL's lead over FeSEM in points of accuracy, mean of the eight cells."""
+    frame = both()[both()["K"] == K]
+    mean = frame.groupby("row")[ACCURACY].mean()
+    return 100 * float(mean["WeCFL"] - mean["FeSEM"])
+
+
+def measures() -> tables.Table:
+    """Rows with ten models or one, by five measures, mean of the eight cells."""
+    names = {
+        ACCURACY: "accuracy by samples",
+        "accuracy": "accuracy by clients",
+        "balanced_accuracy": "balanced accuracy",
+        "macro_f1": "macro-F1",
+        MACRO_F1: "macro-F1 (union)",
+    }
+    frame = both()[(both()["K"] != 5) & (both()["row"] != "Oracle clusters")]
+    means = 100 * frame.groupby("row", sort=False)[[*names]].mean()
+    rows = [
+        [str(row), *(f"{line[name]:.1f}" for name in names)]
+        for row, line in means.iterrows()
+    ]
+    caption = "Five measures in %, K = 10, mean of the eight settings. Balanced "
+    caption += "accuracy and macro-F1 count classes alike. Accuracy by samples and "
+    caption += (
+        "macro-F1 (union) are means of three rounds, the others of the last one; "
+    )
+    caption += f"{LAPTOP}."
+    return number_table(["", *names.values()], rows, caption)
+
+
+def scales(dataset: str, setting: str) -> tables.Table:
+    """One column of Table 2: the paper's numbers, ours at both scales."""
+    sides = {"paper": paper(), "laptop scale": both(), "the paper's scale": own_scale()}
+    cells = {}
+    for name, frame in sides.items():
+        here = frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
+        lines = _for_dots(frame[here])
+        cells[name] = 100 * lines.groupby("line", sort=False)[ACCURACY].mean()
+    own = cells["the paper's scale"]
+    seeds = own_scale().groupby(["dataset", "setting"])["seed"].nunique()
+    rows = []
+    for line in own.index:
+        numbers = [cells[name].get(line) for name in sides]
+        rows.append([line, *("–" if x is None else f"{x:.1f}" for x in numbers)])
+    caption = f"Accuracy in %, {DATASETS[dataset]}, {setting}: {LAPTOP}, "
+    caption += f"{OWN}. Seeds at the paper's scale: {seeds[dataset, setting]}."
+    return number_table(["", *sides], rows, caption)
+
+
 def ifca_gaps() -> tables.Table:
-    """IFCA's lead over FedAvg and over WeCFL: in the paper, mended, as released."""
+    """IFCA's lead over FedAvg and over WeCFL: in the paper, mended, as released.
+
+    A star marks a cell in which runs of an earlier reading of the released code stand
+    in for those of the present one.
+    """
     sides = {
         "paper − FedAvg": (paper(), "IFCA", "FedAvg"),
         "mended − FedAvg": (both(), "IFCA", "FedAvg"),
@@ -240,19 +296,34 @@ def ifca_gaps() -> tables.Table:
         "paper − WeCFL": (paper(), "IFCA", "WeCFL"),
         "mended − WeCFL": (both(), "IFCA", "WeCFL"),
     }
+    old = standing_in()
     rows = []
     for dataset, name in DATASETS.items():
         for setting in SETTINGS:
             line = [f"{name}, {setting}"]
             for frame, row, base in sides.values():
-                cell = frame[
-                    frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
-                ]
-                mean = cell.groupby("row")[ACCURACY].mean()  # over seeds and K
-                line.append(f"{100 * (mean[row] - mean[base]):+.1f}")
+                here = frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
+                mean = frame[here].groupby("row")[ACCURACY].mean()  # over seeds and K
+                star = "*" if (dataset, setting, row) in old else ""
+                line.append(f"{100 * (mean[row] - mean[base]):+.1f}{star}")
             rows.append(line)
-    caption = "IFCA's lead in points of accuracy, K = 5 and 10 averaged"
-    return number_table(["", *sides], rows, f"{caption}; {LAPTOP}.")
+    caption = f"IFCA's lead in points of accuracy, K = 5 and 10 averaged; {LAPTOP}."
+    if old:
+        caption += " * Runs with one model object, but with choices by all samples: "
+        caption += "they stand in until those with random batches are made."
+    return number_table(["", *sides], rows, caption)
+
+
+def standing_in() -> set[tuple[Any, ...]]:
+    """Cells and rows of Tables 2 and 5 with runs that await their successors."""
+    found = set()
+    for table in HALVES:
+        tasks = TABLES[table]("laptop")
+        due = tables.pending(tasks, results("wecfl") / f"{table}.json")
+        for task in tasks:
+            if task.key in due:
+                found.add((task.dataset, task.tags["setting"], task.tags["row"]))
+    return found
 
 
 def stability() -> tables.Table:
@@ -334,7 +405,7 @@ def five_rounds(clusters: int, who: str) -> list[tuple]:
     part = deal_digits()[0]["α = (0.1, 10)"]
     fed = small_federation(part)
     theta, labels = WeCFL(clusters).init(fed)
-    sizes = np.bincount(np.arange(fed.K) % clusters)
+    sizes = np.bincount(np.arange(fed.K) % clusters).tolist()
     lots = torch.tensor(FixedClusters.random(sizes, seed=1).labels)
     seen = []
     for _ in range(5):
@@ -375,44 +446,56 @@ def loop() -> Figure:
     ax.set(xlim=(0, 100), ylim=(-5, 90))
     ax.axis("off")
     blue, orange = plots.COLOURS[:2]
-    middle = {"ha": "center", "va": "center"}
     _box(ax, 2, 43, 96, 45, plots.INK)
     ax.text(4, 46, "server", weight="bold", va="center")
-    ax.text(25, 82, "E: each client joins\nthe nearest centre", **middle)
-    ax.text(75, 82, "M: centre = mean,\nweighted by sizes", **middle)
+    _say(ax, 25, 82, "E: each client joins\nthe nearest centre ×")
+    _say(ax, 75, 82, "M: centre × = mean,\nweighted by sizes")
     places = {blue: [(12, 64, 9), (24, 56, 4)], orange: [(34, 68, 5), (40, 58, 4)]}
-    for shift in (0, 50):
-        for colour, clients in places.items():
-            x, y, size = np.array(clients, float).T
-            x = x + shift
-            ax.scatter(x, y, s=8 * size**2, color=colour, alpha=0.85, zorder=3)
-            if shift:
-                at = np.average(np.stack([x, y]), axis=1, weights=size**2)
-                ax.plot(x, y, color=colour, lw=1)
-                ax.scatter(*at, marker="X", s=110, color=colour, ec="white", zorder=4)
-    _arrow(ax, (46, 62), (55, 62), plots.INK)
+    before = {blue: (20, 66), orange: (30, 60)}  # centres of the round before
+    for colour, clients in places.items():
+        x, y, size = np.array(clients, float).T
+        _members(ax, x, y, size, before[colour], colour)
+        after = np.average(np.stack([x, y]), axis=1, weights=size**2)
+        _members(ax, x + 50, y, size, (after[0] + 50, after[1]), colour)
+    _arrow(ax, (45, 63), (55, 63), plots.INK)
     holders = [(blue, 9, 80), (blue, 4, 16), (orange, 5, 25), (orange, 4, 16)]
     for i, (colour, size, samples) in enumerate(holders):
         x = 3 + 25 * i
         _box(ax, x, 4, 19, 16, colour)
-        ax.text(x + 9.5, 16, f"client {i + 1}", size=9, **middle)
+        _say(ax, x + 9.5, 16, f"client {i + 1}", 9)
         ax.scatter(x + 4, 9, s=5 * size**2, color=colour, alpha=0.85)
-        ax.text(x + 13, 9, f"{samples}\nsamples", size=8, **middle)
+        _say(ax, x + 13, 9, f"{samples}\nsamples", 8)
         _arrow(ax, (x + 6, 42), (x + 6, 21), colour)
         _arrow(ax, (x + 13, 21), (x + 13, 42), plots.INK)
-    plain = {"facecolor": "white", "edgecolor": "none", "pad": 2}
-    travels = (
-        "D: its cluster's model Ω goes down,\nits own model ω goes up: a row of numbers"
-    )
-    ax.text(50, 31.5, travels, bbox=plain, **middle)
-    ax.text(50, -2, "L: every client takes Q gradient steps on its own data", **middle)
+    travels = "D: its cluster's model Ω goes down,\nits own model ω goes up: "
+    _say(ax, 50, 31.5, f"{travels}a row of numbers", behind="white")
+    _say(ax, 50, -2, "L: every client takes Q gradient steps on its own data")
     return fig
+
+
+def _members(
+    ax: Any, x: np.ndarray, y: np.ndarray, size: np.ndarray, centre: Any, colour: str
+) -> None:
+    """Clients of one cluster as dots, with a line from each to the centre."""
+    for place in zip(x, y, strict=True):
+        ax.plot(*zip(place, centre, strict=True), color=colour, lw=1, zorder=2)
+    ax.scatter(x, y, s=8 * size**2, color=colour, alpha=0.85, zorder=3)
+    look: dict[str, Any] = {"marker": "X", "color": colour, "edgecolor": "white"}
+    ax.scatter([centre[0]], [centre[1]], s=110, zorder=4, **look)
+
+
+def _say(
+    ax: Any, x: float, y: float, words: str, size: float = 10, behind: str = "none"
+) -> None:
+    """Write words around a point."""
+    paper = {"facecolor": behind, "edgecolor": "none", "pad": 2}
+    ax.text(x, y, words, ha="center", va="center", size=size, bbox=paper)
 
 
 def _box(ax: Any, x: float, y: float, w: float, h: float, colour: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    look = {"facecolor": "white", "edgecolor": colour, "linewidth": 1.6}
+    look: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "lw": 1.6}
     style = "round,pad=0.4,rounding_size=1.5"
     ax.add_patch(FancyBboxPatch((x, y), w, h, boxstyle=style, **look))
 
@@ -420,7 +503,7 @@ def _box(ax: Any, x: float, y: float, w: float, h: float, colour: str) -> None:
 def _arrow(ax: Any, start: tuple, end: tuple, colour: str) -> None:
     from matplotlib.patches import FancyArrowPatch
 
-    look = {"mutation_scale": 14, "color": colour, "linewidth": 1.8}
+    look: dict[str, Any] = {"mutation_scale": 14, "color": colour, "lw": 1.8}
     ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", **look))
 
 
@@ -434,6 +517,7 @@ def deal_maps(parts: dict[str, Any], y: np.ndarray) -> Figure:
     for ax, (name, part) in zip(axes.flat, parts.items(), strict=True):
         counts = partition.class_counts(part.train, y, 10)  # (clients, classes)
         plots.class_map(counts, part.truth, ax=ax)
+        ax.set_xticks(range(0, len(counts), 5))
         ax.set_title(name, pad=16)
     return fig
 
@@ -455,7 +539,8 @@ def two_weightings(xy: np.ndarray, sides: dict[str, tuple]) -> Figure:
     for ax, (title, (labels, weights)) in zip(axes, sides.items(), strict=True):
         plots.spokes(xy, labels, weights, ax=ax)
         ax.margins(0.2)
-        ax.set(title=title, xlabel="first parameter", ylabel="second parameter")
+        ax.set(xlabel="first parameter", ylabel="second parameter")
+        ax.set_title(title, fontsize=10)
     return fig
 
 
@@ -464,14 +549,23 @@ def side_by_side(races: dict[str, dict[str, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     plots.style()
-    fig = Figure(figsize=(WIDTH, 3.2))
+    fig = Figure(figsize=(WIDTH, 3.5))
     axes = fig.subplots(1, len(races), sharey=True)
     for ax, (deal, histories) in zip(axes, races.items(), strict=True):
         plots.curves(histories, ax=ax)
         ax.set_title(deal)
-    for ax in axes[:-1]:
-        ax.get_legend().remove()
+    _legend_below(fig, axes)
     return fig
+
+
+def _legend_below(fig: Any, axes: Any, columns: int = 4) -> None:
+    """One legend below all panels in place of one in each."""
+    handles, labels = axes[0].get_legend_handles_labels()
+    for ax in axes:
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+    look: dict[str, Any] = {"loc": "outside lower center", "fontsize": 9}
+    fig.legend(handles, labels, ncols=columns, **look)
 
 
 def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
@@ -497,7 +591,7 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
     own = own_scale().assign(scale="ours, the paper's scale")
     ours = pd.concat([laptop, own])
     ours = _for_dots(ours[ours["setting"].isin(settings)])
-    return plots.dots(
+    fig = plots.dots(
         ours,
         _for_dots(printed(table)),
         rows="line",
@@ -506,6 +600,11 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
         ours_name="scale",
         across=2,
     )
+    fig.set_figwidth(WIDTH)
+    for ax in fig.axes:
+        ax.set_title(ax.get_title(), fontsize=9.5)
+        ax.locator_params(axis="x", nbins=4)
+    return fig
 
 
 def _for_dots(frame: DataFrame) -> DataFrame:
@@ -529,16 +628,15 @@ def convergence() -> Figure:
         "figure2": "Figure 2: CIFAR-10, (3, 2)-class",
         "figure3": "Figure 3: Fashion-MNIST, α = (0.1, 10)",
     }
-    for part, (name, title) in zip(fig.subfigures(2), titles.items(), strict=True):
+    halves: Any = fig.subfigures(2)
+    for part, (name, title) in zip(halves, titles.items(), strict=True):
         runs = curves(name)
         runs.pop("IFCA as released", None)
         axes = part.subplots(1, 2)
         for ax, metric in zip(axes, CURVES, strict=True):
             plots.curves(runs, metric, ax=ax)
-            ax.get_legend().remove()
         part.suptitle(title, fontsize=11)
-        handles, labels = axes[0].get_legend_handles_labels()
-        part.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8.5)
+        _legend_below(part, axes, columns=3)
     return fig
 
 
@@ -552,10 +650,14 @@ def saw_teeth(courses: dict[str, DataFrame]) -> Figure:
     for ax, (title, past) in zip(axes[0], courses.items(), strict=True):
         saw = past.assign(F_D=0.0)[["F_E", "F_M", "F_D", "F_L"]].iloc[:6]
         ax.plot(1 + np.arange(24) / 4, saw.to_numpy().ravel(), "o-", markersize=3)
-        for i, F in enumerate(saw.iloc[1]):  # the second tooth
-            place = (2 + i / 4, F)
-            ax.annotate("EMDL"[i], place, (2, 4), textcoords="offset points")
         ax.set(title=title, xlabel="round", ylabel="F")
+    first = next(iter(courses.values()))
+    heights = [first["F_E"].iloc[1], first["F_M"].iloc[1], 0.0, first["F_L"].iloc[1]]
+    offsets = [(3, 3), (-12, 3), (3, -12), (-1, 5)]
+    for i, (step, offset) in enumerate(zip("EMDL", offsets, strict=True)):
+        place = (2 + i / 4, heights[i])  # the second tooth
+        axes[0, 0].annotate(step, place, offset, textcoords="offset points")
+    axes[0, 0].margins(y=0.12)
     return fig
 
 
@@ -568,12 +670,12 @@ def clusterability_curves(past: DataFrame, names: list[str]) -> Figure:
     fig = Figure(figsize=(WIDTH, 2.8))
     left, right = fig.subplots(1, 2)
     left.plot(past["F_M"].pow(0.5))
-    left.set(title="distance of clients to their centre, √F", xlabel="round")
+    left.set(title="client to centre, √F", xlabel="round")
     each = pd.DataFrame([*past["B"]], past.index, names)
     for i, name in enumerate(each):
         right.plot(each[name], ("-", "--", "-.")[i % 3], label=name)
     right.set(title="B of the three clusters", xlabel="round")
-    right.legend()
+    right.legend(loc="upper left", fontsize=9)
     return fig
 
 
@@ -589,10 +691,10 @@ def rate(panels: dict[str, DataFrame]) -> Figure:
         ax.loglog(frame["measured"], label="measured (Eq. 10)")
         U2 = frame["U"].max() ** 2
         ax.axhline(U2, color="0.6", linestyle=":", label="U²: none can exceed it")
-        ax.set(title=title, xlabel="rounds T")
+        ax.set_xlabel("rounds T")
+        ax.set_title(title, fontsize=9.5)
     axes[0, 0].set_ylabel("squared gradient")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8.5)
+    _legend_below(fig, axes[0], columns=2)
     return fig
 
 
@@ -608,7 +710,9 @@ def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
         ax.images[0].set_cmap("RdBu_r")
         ax.images[0].set_clim(-1, 1)
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
-        ax.set_title(title + "\n", fontsize=9.5)
+        ax.set_title(title + "\n", fontsize=9)
+    for ax in axes[:-1]:
+        ax.images[0].colorbar.remove()  # the last one tells for all
     return fig
 
 
@@ -625,13 +729,33 @@ def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
     plots.style()
     run = frame[(frame["dataset"] == dataset) & (frame["K"] == K)]
     course = run[run["seed"] == seed]["course"].iloc[0]
+    first = course.iloc[:5]
     fig = Figure(figsize=(WIDTH, 2))
-    for ax, (_, line) in zip(
-        fig.subplots(1, 5), course.iloc[:5].iterrows(), strict=True
-    ):
+    axes = fig.subplots(1, len(first), squeeze=False)[0]
+    for ax, (_, line) in zip(axes, first.iterrows(), strict=True):
         plots.spokes(np.array(line["plane"]), np.array(line["labels"]), ax=ax)
         ax.set(xticks=[], yticks=[], title=f"round {line['round'] + 1}")
     return fig
+
+
+def geometry_table(frame: DataFrame) -> tables.Table:
+    """Figure 4 and B of Eq. 5 in numbers, in the first and the last round."""
+    names = {
+        "cosine_centres": "cosine of centres",
+        "cosine_members": "cosine of members",
+        "to_centre": "client to centre",
+        "between": "nearest centres",
+        "B": "B (Eq. 5)",
+    }
+    rows = []
+    for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
+        for name, place in {"first": 0, "last": -1}.items():
+            ends = [course.iloc[place] for course in runs["course"]]
+            means = [np.mean([line[metric] for line in ends]) for metric in names]
+            head = f"{DATASETS.get(dataset, dataset)}, {row}, {name} round"
+            rows.append([head, *(f"{x:.3f}" for x in means)])
+    caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}."
+    return number_table(["", *names.values()], rows, caption)
 
 
 def geometry_curves(frame: DataFrame) -> Figure:
@@ -639,7 +763,7 @@ def geometry_curves(frame: DataFrame) -> Figure:
     from matplotlib.figure import Figure
 
     plots.style()
-    names = frame["dataset"].map(DATASETS) + ", " + frame["row"]
+    names = frame["dataset"].replace(DATASETS) + ", " + frame["row"]
     runs = {name: [*frame[names == name]["course"]] for name in dict.fromkeys(names)}
     fig = Figure(figsize=(WIDTH, 2.6))
     axes = fig.subplots(1, 3)
@@ -647,7 +771,7 @@ def geometry_curves(frame: DataFrame) -> Figure:
              "between": "nearest two centres"}  # fmt: skip
     for ax, (metric, title) in zip(axes, heads.items(), strict=True):
         plots.curves(runs, metric, ax=ax)
-        ax.set(title=title, ylabel="")
-    for ax in axes[:2]:
-        ax.get_legend().remove()
+        ax.set_ylabel("")
+        ax.set_title(title, fontsize=9.5)
+    _legend_below(fig, axes, columns=2)
     return fig

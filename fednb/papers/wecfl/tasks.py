@@ -27,7 +27,7 @@ in that checkout. No tracked file differed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ import torch
 
 from ... import models, partition
 from ...experiment import Task, measure
+from ...federation import Federation
 from ...methods import (
     IFCA,
     Ensemble,
@@ -64,7 +65,7 @@ TRAIN_ROWS = {"cifar10": 50_000, "fashion_mnist": 60_000}  # of the whole data s
 class Scale:
     """What a profile changes."""
 
-    models: dict[str, Callable[[], Any]]  # a network for each data set, in order
+    models: Mapping[str, Callable[..., Any]]  # a network for each data set, in order
     clients: int
     samples: int | None  # of the training pool, for all clients together; None: all
     rounds: int
@@ -82,12 +83,34 @@ _local = Local(0.001, steps=10, batch_size=32, momentum=0.9, keep_state=True)
 _nets = {"fashion_mnist": models.cnn_bn, "cifar10": models.lenet5}
 _small = {"digits": partial(models.cnn_bn, shape=(1, 8, 8))}
 SCALES = {
-    "smoke": Scale(_small, 20, None, 2, replace(_local, lr=0.01, steps=2), range(1), 3),
+    "smoke": Scale(
+        models=_small,
+        clients=20,
+        samples=None,
+        rounds=2,
+        local=replace(_local, lr=0.01, steps=2),
+        seeds=range(1),
+        longer=3,
+    ),
     "laptop": Scale(
-        _nets, 30, 6000, 10, replace(_local, lr=0.01, batch_size=16), range(3), 30
+        models=_nets,
+        clients=30,
+        samples=6000,
+        rounds=10,
+        local=replace(_local, lr=0.01, batch_size=16),
+        seeds=range(3),
+        longer=30,
     ),
     "paper": Scale(
-        _nets, 200, None, 100, _local, range(5), 100, official=True, law={"test": 0.0}
+        models=_nets,
+        clients=200,
+        samples=None,
+        rounds=100,
+        local=_local,
+        seeds=range(5),
+        longer=100,
+        official=True,
+        law={"test": 0.0},
     ),
 }
 
@@ -119,7 +142,7 @@ def law(scale: Scale, setting: str) -> Callable[..., partition.Partition]:
     return limited(laws[setting], scale.samples)
 
 
-def measure_ensemble(fed, state) -> dict[str, Any]:
+def measure_ensemble(fed: Federation, state: Any) -> dict[str, Any]:
     """Measure all members together, and the first half of them.
 
     So ten members tell of five at no cost.
@@ -131,7 +154,7 @@ def measure_ensemble(fed, state) -> dict[str, Any]:
     return measure(fed, state) | {f"half_{name}": few[name] for name in CURVES}
 
 
-def measure_geometry(fed, state) -> dict[str, Any]:
+def measure_geometry(fed: Federation, state: Any) -> dict[str, Any]:
     """Measure as usual, and how the models lie that the clients send next.
 
     Clients take one whole gradient, for B of Eq. 5, and one round of training, for
@@ -139,7 +162,7 @@ def measure_geometry(fed, state) -> dict[str, Any]:
     """
     before = fed.snapshot()
     rows = state.theta[state.labels]  # (K, D)
-    whole = {"steps": 1, "batch_size": None, "lr": 1.0, "momentum": 0.0}
+    whole: dict[str, Any] = {"steps": 1, "batch_size": None, "lr": 1.0, "momentum": 0.0}
     moved = fed.train(rows, keep_state=False, **whole).theta
     fed.restore(before)
     trained = fed.train(rows).theta
@@ -202,9 +225,8 @@ def task(
 
 def oracle(scale: Scale) -> FixedClusters:
     """FedAvg within the true clusters: the cluster-wise laws deal blocks of clients."""
-    return FixedClusters(
-        np.repeat(range(TRUE_CLUSTERS), scale.clients // TRUE_CLUSTERS)
-    )
+    labels: Any = np.repeat(range(TRUE_CLUSTERS), scale.clients // TRUE_CLUSTERS)
+    return FixedClusters(labels)
 
 
 def rivals(
@@ -280,7 +302,7 @@ def equal_sizes(profile: str) -> list[Task]:
 
     Then clients have all but equal sizes, and WeCFL's weights change nothing.
     """
-    rows = [(1, "FedAvg", FedAvg())]
+    rows: list[tuple[int, str, Any]] = [(1, "FedAvg", FedAvg())]
     for K in (5, 10):
         rows += [(K, "FeSEM", FeSEM(K)), (K, "WeCFL", WeCFL(K))]
     return [
@@ -358,8 +380,9 @@ def variants(profile: str) -> list[Task]:
     Ten clusters, and the network with BatchNorm.
     """
     scale = SCALES[profile]
-    dataset, plain = next(iter(scale.models)), WeCFL(10)
-    cluster_wise = {
+    dataset = next(iter(scale.models))
+    plain = WeCFL(10)
+    cluster_wise: dict[str, tuple[Any, dict[str, Any]]] = {
         "corrected": (plain, {}),
         "as printed: one E and one M step a round": (WeCFL.as_printed(10), {}),
         "as released: last layer, batches": (WeCFL.as_released(10), {}),
@@ -377,14 +400,11 @@ def variants(profile: str) -> list[Task]:
         "LocalOnly": (LocalOnly(), {}),
         "LocalOnly, no eval mode": (LocalOnly(), {"options": {"batch_stats": True}}),
     }
-    own = {
-        "partition": law(replace(scale, law={}), "α = 0.1"),
-        "official": False,
-    }  # copies share their test samples
-    copies = own | {
-        "partition": partial(partition.refill, law=own["partition"], least=6)
-    }
-    client_wise = {
+    deal = law(replace(scale, law={}), "α = 0.1")
+    # copies share their test samples
+    own: dict[str, Any] = {"partition": deal, "official": False}
+    copies = own | {"partition": partial(partition.refill, law=deal, least=6)}
+    client_wise: dict[str, tuple[Any, dict[str, Any]]] = {
         "corrected": (plain, own),
         "small clients replaced by copies": (plain, copies),
         "FedAvg": (FedAvg(), own),

@@ -24,7 +24,7 @@ from ...params import mean_by
 from ...similarity import clusterability, sqdist
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 GROUPS = ("{0, 1, 2}", "{3, 4, 5, 6}", "{7, 8, 9}")  # classes of the toy's groups
 ROUNDS = 40
@@ -78,11 +78,10 @@ def trace(
         line["F_E"] = kmeans_objective(omega, lam, labels, Omega)
         Omega = mean_by(omega, lam, labels, old=Omega)  # Maximization
         line["F_M"] = kmeans_objective(omega, lam, labels, Omega)
-        if factor is not None:  # (K,) Theorem 6.2
+        if factor is not None and U is not None:  # (K,) Theorem 6.2
             step = factor * (omega - Omega[labels]).norm(dim=1) / (Q * U)
-        local = descend(
-            fed, Omega[labels], step, Q, batch
-        )  # Distribution, local update
+        # Distribution, local update
+        local = descend(fed, Omega[labels], step, Q, batch)
         omega = local.rows
         loss = average(local.losses[-1], lam)
         line["F_L"] = kmeans_objective(omega, lam, labels, Omega)
@@ -207,10 +206,11 @@ def rate_bound(
     return (falls + eta * B * U**2 + beta * eta**2 * noise / 2) / gain
 
 
-def largest_step(
-    squares: np.ndarray, B: np.ndarray, U: float | np.ndarray, beta: float, noise: float
-) -> np.ndarray:
-    """The second bound of Theorem 6.8 on η; not above 0 where it allows no step."""
+def largest_step(squares: Any, B: Any, U: Any, beta: float, noise: float) -> Any:
+    """The second bound of Theorem 6.8 on η; not above 0 where it allows no step.
+
+    Numbers, arrays or series: one bound for each.
+    """
     return (squares - B * U**2) / (squares + noise) * 2 / beta
 
 
@@ -247,8 +247,10 @@ def toy(
     import pandas as pd
 
     fed = toy_federation(copies, seed)
-    how = {"Q": Q, "eta": ETA, "factor": factor, "U": U, "batch": batch}
-    return pd.DataFrame(trace(fed, len(GROUPS), ROUNDS, **how)).set_index("round")
+    lines = trace(
+        fed, len(GROUPS), ROUNDS, Q=Q, eta=ETA, factor=factor, U=U, batch=batch
+    )
+    return pd.DataFrame(lines).set_index("round")
 
 
 @cache
@@ -264,11 +266,24 @@ def toy_ifca(eta: float = ETA) -> DataFrame:
 def toy_smoothness() -> float:
     """β of the toy: the largest of its clients'."""
     digits = data.load("digits")
+    assert digits.mean is not None and digits.std is not None
     pixels = (digits.x / 255 - digits.mean[0]) / digits.std[0]  # what the network sees
     classes = [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9]]
     y = digits.y[: digits.n_train]
     part = partition.by_class_sets(y, [4, 4, 4], classes)
     return max(smoothness(pixels[own]) for own in part.train)
+
+
+def allowed(past: DataFrame, U: float | Series | None = None) -> Series:
+    """Theorem 6.8's second bound on η in each round of a toy.
+
+    ``U`` is the longest gradient of the whole run, unless another one is given.
+    """
+    if U is None:
+        U = past["U"].max()
+    squares = past["squared_gradient"]
+    worst = past["B"].map(max)
+    return largest_step(squares, worst, U, toy_smoothness(), past["noise"].max())
 
 
 def promise(past: DataFrame) -> DataFrame:
