@@ -6,8 +6,9 @@ five and ten are averaged, too, because they share data and seeds. Claims about 
 have seeds as replicates. The paper's own effect is computed from its printed numbers in
 the same way.
 
-Macro-F1 is the exception: the paper weights clients by their batches, our records count
-them alike. So macro-F1 is judged by our intervals alone, without the printed effect.
+The lead over FeSEM in macro-F1 is the exception: the paper weights clients by their
+batches, our records count them alike, and that may decide a lead of a point. So it is
+judged without the printed effect. This was settled after a look at the records.
 """
 
 from __future__ import annotations
@@ -98,18 +99,20 @@ def compared(
     *,
     value: str = ACCURACY,
     tag: str = "row",
+    comparable: bool = True,
     ours: bool = False,
 ) -> Claim:
     """A claim that a is above b in the cells of both tables, with the paper's effect.
 
-    ``among`` chooses lines of a frame, ours or the paper's.
+    ``among`` chooses lines of a frame, ours or the paper's. If the numbers are not
+    ``comparable``, the paper's effect is left out.
     """
     mine = figures.both()
     mine = mine[among(mine)]
     theirs = figures.paper()
     theirs = theirs[among(theirs)]
     printed = None
-    if value == ACCURACY and {a, b} <= set(theirs[tag]):
+    if comparable and value in theirs and {a, b} <= set(theirs[tag]):
         printed = difference(theirs, a, b, CELL, value, tag).mean
     return Claim(
         statement,
@@ -159,7 +162,12 @@ def of_the_ranking() -> list[Claim]:
     better = partial(against, value=MACRO_F1)
     return [
         against("WeCFL is more accurate than FeSEM", b="FeSEM", among=clustered),
-        better("WeCFL has a higher macro-F1 than FeSEM", b="FeSEM", among=clustered),
+        better(
+            "WeCFL has a higher macro-F1 than FeSEM",
+            b="FeSEM",
+            among=clustered,
+            comparable=False,
+        ),
         against("WeCFL is more accurate than IFCA (mended)", b="IFCA", among=clustered),
         better(
             "WeCFL has a higher macro-F1 than IFCA (mended)", b="IFCA", among=clustered
