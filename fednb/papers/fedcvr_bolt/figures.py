@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ CORRECTED = "FedCVR-Bolt corrected"
 SHUFFLED = "as released, shuffled coalitions"
 TURNS = "FedAvg in turn"
 RIVALS = ("FedAvg", "Power-of-Choice", "Active FL")
+ONE_FIT = "one fit to all data"  # least squares on all training data: nobody's method
 
 
 # --- records --------------------------------------------------------------------------
@@ -127,48 +128,72 @@ def own_scale(dataset: str) -> DataFrame | None:
     return frame
 
 
-def recorded_agreement(dataset: str) -> DataFrame | None:
-    """How far coalitions agree with dates and with kinds at the paper's own scale.
+class Grouped(NamedTuple):
+    """The coalitions of a run in some rounds, and what they might have in common."""
 
-    A line for each run as released: the mean adjusted mutual information over the
-    rounds after the warm-up whose coalitions are kept. None without runs.
-    """
-    import pandas as pd
+    rounds: list[int]  # counted from 1
+    coalitions: list[np.ndarray]  # (K,) for each of these rounds
+    dates: list[np.ndarray]  # (K,) the round when a client was last seen; 0: never
+    kinds: np.ndarray  # (K,) each client's most frequent class
 
-    frame = own_scale(dataset)
-    if frame is None:
-        return None
-    name = f"{dataset}_paper"
-    done = tables.by_key(results(PAPER) / f"{name}.json")
-    lines = []
-    for task in tasks.TABLES[name]("paper"):
-        if task.tags["row"] == BOLT and task.seed in set(frame["seed"]):
-            record = done[task.key]["metrics"]
-            kinds = tasks.numbers(record["final"]["kinds"])
-            found = agreement(record["curves"], kinds, task.method.warmup)
-            lines.append((task.seed, *found))
-    return pd.DataFrame(lines, columns=["seed", "date", "class"])
+    def agreement(self) -> tuple[list[float], list[float]]:
+        """AMI of coalitions with dates, and with kinds, in each of the rounds."""
+        with_dates = []
+        with_kinds = []
+        for coalitions, dates in zip(self.coalitions, self.dates, strict=True):
+            with_dates.append(metrics.ami(dates, coalitions))
+            with_kinds.append(metrics.ami(self.kinds, coalitions))
+        return with_dates, with_kinds
 
 
-def agreement(
+def grouped(
+    past: Sequence[theory.WatchedRound], kinds: np.ndarray, warmup: int
+) -> Grouped:
+    """The coalitions of a run that was followed, after its warm-up."""
+    rounds = list(range(warmup + 1, len(past) + 1))
+    late = past[warmup:]
+    coalitions = [now.coalitions.numpy() for now in late]
+    dates = [t - 1 - now.waited for t, now in zip(rounds, late, strict=True)]
+    return Grouped(rounds, coalitions, dates, kinds)
+
+
+def grouped_record(
     curves: Mapping[str, Sequence[Any]], kinds: np.ndarray, warmup: int
-) -> tuple[float, float]:
-    """Mean AMI of a record's coalitions with dates and with kinds, after the warm-up.
+) -> Grouped:
+    """The coalitions that a record keeps, after the warm-up.
 
-    The coalitions of a round are formed before its clients train, so a date is the
-    round before it in which a client trained last; 0: never.
+    The coalitions of a round are formed before its clients train, so a date is a round
+    before it.
     """
     who = tasks.trained(curves["odd"], len(kinds))  # (rounds, K)
-    dates = np.zeros(len(kinds), int)
-    by_date = []
-    by_kind = []
+    found = Grouped([], [], [], kinds)
+    last = np.zeros(len(kinds), int)
     for t, text in enumerate(curves["coalitions"]):
         if text and t >= warmup:
-            coalitions = tasks.numbers(text)
-            by_date.append(metrics.ami(dates, coalitions))
-            by_kind.append(metrics.ami(kinds, coalitions))
-        dates[who[t]] = t + 1
-    return float(np.mean(by_date)), float(np.mean(by_kind))
+            found.rounds.append(t + 1)
+            found.coalitions.append(tasks.numbers(text))
+            found.dates.append(last.copy())
+        last[who[t]] = t + 1
+    return found
+
+
+def recorded_groups(dataset: str) -> dict[int, Grouped]:
+    """The coalitions as released at the paper's own scale, by seed; {} without runs."""
+    frame = own_scale(dataset)
+    if frame is None:
+        return {}
+    name = f"{dataset}_paper"
+    done = tables.by_key(results(PAPER) / f"{name}.json")
+    seeds = set(frame["seed"])
+    found = {}
+    for task in tasks.TABLES[name]("paper"):
+        if task.tags["row"] == BOLT and task.seed in seeds:
+            record = done[task.key]["metrics"]
+            kinds = tasks.numbers(record["final"]["kinds"])
+            found[task.seed] = grouped_record(
+                record["curves"], kinds, task.method.warmup
+            )
+    return found
 
 
 def runs_needed() -> DataFrame:
@@ -211,7 +236,7 @@ def with_one_fit(part: DataFrame) -> DataFrame:
     """
     import pandas as pd
 
-    one = part[part["row"] == "FedAvg"].assign(row="one fit to all data")
+    one = part[part["row"] == "FedAvg"].assign(row=ONE_FIT)
     errors = [theory.pooled(*data.generate(name)) for name in one["dataset"]]
     one["log_mse"] = np.log(errors)
     return pd.concat([part, one], ignore_index=True)
@@ -377,25 +402,19 @@ def visits(runs: Mapping[str, Sequence[theory.WatchedRound]], warmup: int) -> Fi
     return fig
 
 
-def dates_and_classes(
-    runs: Mapping[str, tuple[Sequence[theory.WatchedRound], np.ndarray]], warmup: int
-) -> Figure:
+def dates_and_classes(runs: Mapping[str, Grouped]) -> Figure:
     """Coalitions in the last round, by date and by class; and both over the rounds.
 
-    ``runs`` has for each data set a run that was followed, and each client's majority
-    class (K,). A column of squares is a coalition.
+    A row for each data set. A column of squares is a coalition.
     """
     fig, axes = _figure(len(runs), 3, 9.6, 3.0 * len(runs), width_ratios=(1, 1, 1.25))
-    for row, (name, (past, kinds)) in zip(axes, runs.items(), strict=True):
-        now = past[-1]
-        coalitions = now.coalitions.numpy()
-        dates = len(past) - now.waited
-        _stacks(row[0], coalitions, dates, "viridis", f"{name}: by date")
-        _stacks(row[1], coalitions, kinds, "tab10", f"{name}: by class")
-        late = past[warmup:]
-        rounds = np.arange(warmup + 1, len(past) + 1)
-        row[2].plot(rounds, theory.agreement(late), label="with the date")
-        row[2].plot(rounds, theory.agreement(late, kinds), "--", label="with the class")
+    for row, (name, run) in zip(axes, runs.items(), strict=True):
+        coalitions = run.coalitions[-1]
+        _stacks(row[0], coalitions, run.dates[-1], "viridis", f"{name}: by date")
+        _stacks(row[1], coalitions, run.kinds, "tab10", f"{name}: by class")
+        with_dates, with_kinds = run.agreement()
+        row[2].plot(run.rounds, with_dates, label="with the date")
+        row[2].plot(run.rounds, with_kinds, "--", label="with the class")
         row[2].axhline(0, color=INK, linewidth=0.8)
         row[2].set(title="coalitions agree", xlabel="round", ylabel="AMI")
         row[2].set_ylim(-0.2, 0.8)
@@ -415,7 +434,8 @@ def _stacks(
         places += [(x, y) for y in range(len(members))]
         shades += members.tolist()
     size = 1500 / max(np.bincount(coalitions).max(), 20)
-    ax.scatter(*np.transpose(places), c=shades, cmap=cmap, marker="s", s=size)
+    x, y = np.transpose(places)
+    ax.scatter(x, y, c=shades, cmap=cmap, marker="s", s=size)
     ax.set(title=title, xlabel="coalition", ylabel="its clients", xticks=[])
     ax.margins(0.12)
 
@@ -466,7 +486,8 @@ def goals(
     middle = z.mean(0)
     ax.scatter(*z.T, c=[COLOURS[p] for p in coalitions], s=18, alpha=0.7)
     bias = brought["own"] - middle
-    ax.add_patch(_circle(middle + bias / 2, np.linalg.norm(bias) / 2, alpha=0.3))
+    radius = float(np.linalg.norm(bias)) / 2
+    ax.add_patch(_circle(middle + bias / 2, radius, alpha=0.3))
     for name, colour in zip(brought, COLOURS[3:], strict=False):
         ax.plot(*brought[name], "*", color=colour, markersize=13, label=f"{name}: z̃")
     ax.plot(*middle, "k+", markersize=16, label="z̄, the minimum")
