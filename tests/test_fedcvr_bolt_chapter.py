@@ -1,5 +1,6 @@
 """FedCVR-Bolt's tables as tasks, and what its chapter computes live."""
 
+import re
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -548,6 +549,15 @@ def test_headlines_are_claims_and_keep_their_order():
         "CIFAR-10: more accurate than FedAvg",
         "CIFAR-10: more accurate than all six",
     }
+
+
+def test_the_sentence_about_images_counts_every_claim_about_mnist_once():
+    judged = [claim for claim in fedcvr_bolt.figures.verdicts() if not claim.ours]
+    words = fedcvr_bolt.figures.said_of_images(judged)
+    pattern = r"of (\d+) claims (\d+) hold, (\d+) fail and (\d+) are open"
+    every, *parts = map(int, re.search(pattern, words).groups())
+    assert every == sum(parts) > 3
+    assert "CIFAR-100: more accurate than all six: not testable" in words
 
 
 @pytest.mark.parametrize("row", ["FedCVR-Bolt as released", "FedCVR-Bolt corrected"])
