@@ -327,9 +327,10 @@ def said_of_images(judged: Sequence[claims.Claim]) -> str:
             f"claims {counts['holds']} hold, {counts['fails']} fail and "
             f"{counts['open']} are open."
         )
-    young = [c for c in judged if c.reason.startswith("FedAvg's accuracy")]
-    for claim in young:
-        words.append(f"{claim.statement}: not testable here; {claim.reason}.")
+    for claim in judged:
+        if claim.reason.startswith("FedAvg's accuracy"):
+            dataset = claim.statement.split(":")[0]
+            words.append(f"{dataset} cannot be judged here: {claim.reason}.")
     return " ".join(words)
 
 
@@ -463,7 +464,7 @@ def _stacks(ax: Axes, coalitions: np.ndarray, colours: np.ndarray, cmap: str) ->
         members = np.sort(colours[coalitions == p])
         places += [(x, y) for y in range(len(members))]
         shades += members.tolist()
-    size = 1500 / max(np.bincount(coalitions).max(), 20)
+    size = 900 / max(np.bincount(coalitions).max(), 20)
     x, y = np.transpose(places)
     ax.scatter(x, y, c=shades, cmap=cmap, marker="s", s=size)
     ax.set(xlabel="coalition", ylabel="its clients", xticks=[], yticks=[])
