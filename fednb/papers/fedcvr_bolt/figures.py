@@ -434,7 +434,7 @@ def dates_and_classes(runs: Mapping[str, Grouped]) -> Figure:
 
     style()
     fig = Figure(figsize=(5.8, 4.3 * len(runs)))
-    mosaic = []
+    mosaic: list[Any] = []
     for name in runs:
         mosaic += [[f"{name}: by date", f"{name}: by class"], [name, name]]
     axes = fig.subplot_mosaic(mosaic, height_ratios=[1.2, 1] * len(runs))
