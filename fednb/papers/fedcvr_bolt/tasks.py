@@ -52,10 +52,10 @@ scripts run for 200 rounds, the paper for 100; it has one seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -168,63 +168,87 @@ def evenness(visits: np.ndarray) -> float:
 # --- tasks ----------------------------------------------------------------------------
 
 
+class Drawn(NamedTuple):
+    """The runs on data that are drawn: the regression and Synthetic(1, 1)."""
+
+    P: int  # clients a round
+    rounds: int
+    warmup: int
+    lr: float
+
+
 @dataclass(frozen=True)
 class Scale:
     """What a profile changes."""
 
-    models: dict[
-        str, Callable[[], Any]
-    ]  # a network for each data set, in the order of Table 2
+    # a network for each data set, in the order of Table 2
+    models: Mapping[str, Callable[[], Any]]
     clients: int
     samples: int | None  # of the training pool, for all clients together; None: all
     rounds: int
     warmup: int
-    P: int
+    P: int  # clients a round
     local: Local
     seeds: range
     many: range  # seeds of the regression
     some: range  # seeds of Synthetic(1, 1)
-    drawn: tuple[
-        int, int, int, float
-    ]  # P, rounds, warm-up and learning rate with data that are drawn
+    drawn: Drawn
 
     def __str__(self) -> str:
         return f"{self.clients} clients, {self.P} a round, {self.rounds} rounds"
 
 
+_mlp = partial(models.mlp, 784, (200,))
 _cnn = partial(models.cnn, filters=(32, 64), dense=(128,))
 _small = partial(models.cnn, filters=(6, 16), dense=(84,))
-_mlp = partial(models.mlp, 784, (200,))
-_images = {"mnist": _mlp, "cifar10": _cnn, "cifar100": partial(_cnn, classes=100)}
-_smaller = {"mnist": _mlp, "cifar10": _small, "cifar100": partial(_small, classes=100)}
 _steps = Local(0.1, steps=10, batch_size=16)
-_few, _twenty = (range(1),) * 3, (range(20), range(10))
 SCALES = {
     "smoke": Scale(
-        {"digits": models.mlp},
-        12,
-        None,
-        6,
-        2,
-        3,
-        replace(_steps, steps=2),
-        *_few,
-        (3, 6, 2, 0.02),
+        models={"digits": models.mlp},
+        clients=12,
+        samples=None,
+        rounds=6,
+        warmup=2,
+        P=3,
+        local=replace(_steps, steps=2),
+        seeds=range(1),
+        many=range(1),
+        some=range(1),
+        drawn=Drawn(P=3, rounds=6, warmup=2, lr=0.02),
     ),
     "laptop": Scale(
-        _smaller, 50, 10_000, 50, 15, 5, _steps, range(3), *_twenty, (10, 60, 20, 0.02)
+        models={
+            "mnist": _mlp,
+            "cifar10": _small,
+            "cifar100": partial(_small, classes=100),
+        },
+        clients=50,
+        samples=10_000,
+        rounds=50,
+        warmup=15,
+        P=5,
+        local=_steps,
+        seeds=range(3),
+        many=range(20),
+        some=range(10),
+        drawn=Drawn(P=10, rounds=60, warmup=20, lr=0.02),
     ),
     "paper": Scale(
-        _images,
-        100,
-        None,
-        100,
-        30,
-        10,
-        Local(0.01, epochs=10),
-        range(5),
-        *_twenty,
-        (10, 100, 30, 0.01),
+        models={
+            "mnist": _mlp,
+            "cifar10": _cnn,
+            "cifar100": partial(_cnn, classes=100),
+        },
+        clients=100,
+        samples=None,
+        rounds=100,
+        warmup=30,
+        P=10,
+        local=Local(0.01, epochs=10),
+        seeds=range(5),
+        many=range(20),
+        some=range(10),
+        drawn=Drawn(P=10, rounds=100, warmup=30, lr=0.01),
     ),
 }
 CURVES = ("accuracy", "loss", "evenness")
@@ -262,6 +286,14 @@ def selectors(P: int) -> Iterator[tuple[str, Any]]:
     yield "FedAvg in turn", InTurn(P)
 
 
+def true_groups(name: str) -> tuple[int, ...]:
+    """The hidden group of each client of a drawn data set."""
+    truth = data.generate(name)[1].truth
+    if truth is None:
+        raise ValueError(f"{name} has no hidden groups")
+    return tuple(truth.tolist())
+
+
 def table1(profile: str, intercept: bool, J: int) -> list[Task]:
     """One column of the regression's table, seed by seed."""
     P, rounds, warmup, lr = SCALES[profile].drawn
@@ -269,13 +301,18 @@ def table1(profile: str, intercept: bool, J: int) -> list[Task]:
     tasks = []
     for seed in SCALES[profile].many:
         name = f"regression(clusters={J}, intercept={intercept}{fewer}, seed={seed})"
-        truth = tuple(data.generate(name)[1].truth.tolist())
         rows = [
             *selectors(P),
             *bolts(P, warmup, "regression", representation="all"),
         ]
-        oracle = FedCVRBolt(P, warmup, beta=0.0, coalitions=truth, representation="all")
-        rows = rows[:6] if J == 1 else [*rows, ("true groups", oracle)]
+        if J == 1:
+            rows = rows[:6]
+        else:
+            groups = true_groups(name)
+            oracle = FedCVRBolt(
+                P, warmup, beta=0.0, coalitions=groups, representation="all"
+            )
+            rows.append(("true groups", oracle))
         usual = Task(
             None,
             name,
@@ -367,11 +404,8 @@ def others(scale: Scale) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """The methods of Table 2 that select nobody, and our control; all with the same
     number of client updates.
     """
-    once = {
-        "rounds": (rounds := scale.rounds * scale.P // scale.clients),
-        "every": rounds,
-        "last": 1,
-    }
+    rounds = scale.rounds * scale.P // scale.clients
+    once = {"rounds": rounds, "every": rounds, "last": 1}
     yield "FedProx", FedProx(scale.P, mu=0.1), {}
     yield "IFCA", IFCA(scale.P, sampled=scale.P), {}
     yield "FeSEM", FeSEM(scale.P), once
@@ -381,14 +415,16 @@ def others(scale: Scale) -> Iterator[tuple[str, Any, dict[str, Any]]]:
 def table2(profile: str) -> list[Task]:
     """Tables 2 and 4, seed by seed, and MNIST dealt IID."""
     scale = SCALES[profile]
-    own = {"clients": scale.clients, "min_size": 10}
-    skewed = partial(partition.dirichlet_per_class, alpha=0.1, **own)
-    iid = partial(partition.iid, **own)
+    skewed = partial(
+        partition.dirichlet_per_class, alpha=0.1, clients=scale.clients, min_size=10
+    )
+    iid = partial(partition.iid, clients=scale.clients, min_size=10)
     tasks = []
     for seed in scale.seeds:
         for place, (dataset, model) in enumerate(scale.models.items()):
             like = LIKE.get(dataset, dataset)
             pairs = [*selectors(scale.P), *bolts(scale.P, scale.warmup, like)]
+            rows: list[tuple[str, Any, dict[str, Any]]]
             rows = [(*pair, {}) for pair in pairs]
             rows += others(scale)
             if place < 2 or profile == "paper":
@@ -397,7 +433,8 @@ def table2(profile: str) -> list[Task]:
                 )
                 rows += [(*pair, {}) for pair in kernels(released)]
             cells = [("α = 0.1", skewed, row) for row in rows]
-            cells += [("IID", iid, row) for row in rows[:6]] if place == 0 else []
+            if place == 0:
+                cells += [("IID", iid, row) for row in rows[:6]]
             for setting, law, (row, method, changes) in cells:
                 usual = Task(
                     method,
@@ -427,7 +464,7 @@ def own_scale(profile: str, dataset: str, seeds: Sequence[int]) -> list[Task]:
     if profile == "laptop":
         return []
     scale = SCALES[profile]
-    train_rows = TRAIN_ROWS[dataset]
+    train_rows: int | None = TRAIN_ROWS[dataset]
     if profile == "smoke":
         dataset = next(iter(scale.models))
         train_rows = None

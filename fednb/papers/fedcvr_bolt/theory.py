@@ -11,23 +11,26 @@ asks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, product
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ... import metrics, reference
+from ... import data, metrics, reference
 from ...data import Dataset
+from ...door import Update
 from ...experiment import Task
 from ...federation import Federation
 from ...methods import FedCVRBolt
 from ...methods.choice import boltzmann
 from ...partition import Partition
 from ...similarity import total_reduction
+from ...training import Local
 from . import tasks
 
 
@@ -35,7 +38,8 @@ class WatchedRound(NamedTuple):
     """What the server knew when it chose, and whom it chose."""
 
     theta: Tensor  # (D,) the global model that was sent out
-    rows: Tensor  # (K, d) what each client sent last, as the method compares it
+    # (K, d) what each client sent last, as the method compares it; None if it does not
+    rows: Tensor | None
     coalitions: Tensor  # (K,) zeros in a warm-up that does not estimate C
     value: Tensor  # (K,) v_k, Eq. 6
     pi: Tensor  # (K,) Eq. 8
@@ -43,7 +47,9 @@ class WatchedRound(NamedTuple):
     waited: np.ndarray  # (K,) rounds since each was last seen, or since the start
 
 
-def follow(method: FedCVRBolt, fed: Federation, rounds: int) -> list[WatchedRound]:
+def follow(
+    method: Any, fed: Federation | LinearClients, rounds: int
+) -> list[WatchedRound]:
     """Run the method and write down each round's selection.
 
     A method without coalitions has one, and no scores.
@@ -78,7 +84,7 @@ def follow(method: FedCVRBolt, fed: Federation, rounds: int) -> list[WatchedRoun
     return past
 
 
-def habits(past: list[WatchedRound]) -> dict[str, float]:
+def habits(past: Sequence[WatchedRound]) -> dict[str, float]:
     """What a policy does, over some rounds: whom it picks, by what it groups, and how
     freely it draws.
 
@@ -103,7 +109,7 @@ def habits(past: list[WatchedRound]) -> dict[str, float]:
 
 
 def agreement(
-    past: list[WatchedRound], kinds: Sequence[int] | None = None
+    past: Sequence[WatchedRound], kinds: Sequence[int] | np.ndarray | None = None
 ) -> list[float]:
     """Adjusted mutual information of coalitions and dates in each round.
 
@@ -117,7 +123,7 @@ def agreement(
     return found
 
 
-def freedom(past: list[WatchedRound], beta: float | None = None) -> float:
+def freedom(past: Sequence[WatchedRound], beta: float | None = None) -> float:
     """Entropy of the draws within coalitions, as a share of what uniform draws have.
 
     With ``beta`` the draws are those that this β would make of the rounds' scores.
@@ -149,11 +155,16 @@ class Look(NamedTuple):
 
     alignment: float  # ⟨G, ∇L⟩ / ‖∇L‖², which Assumption A3 wants above some c > 0
     noise: float  # σ², relative to that of as many clients drawn by lot
+    noise_of_uniform_pick: float  # the same if β were 0
     bias: float  # ‖G - ∇L‖² / ‖∇L‖²
     loss: float  # the global loss, on training data
 
 
-def looks(method: FedCVRBolt, past: list[WatchedRound], fed: Federation) -> list[Look]:
+def looks(
+    method: FedCVRBolt,
+    past: Sequence[WatchedRound],
+    fed: Federation | LinearClients,
+) -> list[Look]:
     """Look at the update of each round after the warm-up.
 
     ∇L = Σ_k α_k ∇L_k. G is the mean of the gradient that the selected clients give
@@ -172,10 +183,13 @@ def looks(method: FedCVRBolt, past: list[WatchedRound], fed: Federation) -> list
         if method.aggregation == "coalition":
             weights = sizes / sizes.sum()
         G, variance = policy(each, coalitions, now.pi.numpy(), weights)
+        uniform = policy(each, coalitions, 1 / sizes[coalitions], weights)[1]
+        lots = noise_of_lots(each, len(now.picked))
         steepness = true @ true
         look = Look(
             alignment=float(G @ true / steepness),
-            noise=float(variance / noise_of_lots(each, len(now.picked))),
+            noise=variance / lots,
+            noise_of_uniform_pick=uniform / lots,
             bias=float(np.square(G - true).sum() / steepness),
             loss=float(alpha @ fed.loss(now.theta).double().numpy()),
         )
@@ -183,7 +197,7 @@ def looks(method: FedCVRBolt, past: list[WatchedRound], fed: Federation) -> list
     return found
 
 
-def gradients(theta: Tensor, fed: Federation) -> np.ndarray:  # (K, D)
+def gradients(theta: Tensor, fed: Federation | LinearClients) -> np.ndarray:  # (K, D)
     """The gradient of each client's loss, over all of its training samples."""
     update = fed.train(theta, steps=1, batch_size=None, lr=1.0)
     return (theta - update.theta)[:, : fed.layout.P].double().numpy()
@@ -196,20 +210,66 @@ def noise_of_lots(each: np.ndarray, drawn: int) -> float:
     return float((1 - drawn / K) * spread / drawn)
 
 
+@cache
+def cells(table: str) -> dict[tuple[str, int], Task]:
+    """The laptop tasks of a table, by row and seed."""
+    laptop = tasks.TABLES[table]("laptop")
+    return {(str(task.tags["row"]), task.seed): task for task in laptop}
+
+
 def task_of(table: str, row: str, seed: int) -> Task:
     """The laptop task behind a cell of one of the tables."""
-    for task in tasks.TABLES[table]("laptop"):
-        if task.tags["row"] == row and task.seed == seed:
-            return task
-    raise ValueError(f"{table} has no row {row!r} with seed {seed}")
+    if (row, seed) not in cells(table):
+        raise ValueError(f"{table} has no row {row!r} with seed {seed}")
+    return cells(table)[row, seed]
+
+
+class LinearClients:
+    """The federation of a task of Table 1, whose clients train by a formula.
+
+    A client's squared error is a quadratic function of its model, so a step of gradient
+    descent on all of its samples needs a matrix and a vector only. The models are those
+    of `Federation.train` up to rounding, and come much faster.
+    """
+
+    def __init__(self, task: Task) -> None:
+        local = task.local
+        if local != Local(local.lr, steps=local.steps, batch_size=None):
+            raise ValueError(f"{local}: need plain steps on all samples")
+        self.t = 0
+        self._federation = task.federation()
+        self._clients = squared_errors(*data.generate(str(task.dataset)))
+        self._visits = np.zeros(len(self._clients.b), int)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._federation, name)
+
+    def train(
+        self, theta: Tensor, clients: Tensor | None = None, **changes: Any
+    ) -> Update:
+        """Send a row (D,) to clients, and bring their new rows back."""
+        local = replace(self._federation.local, **changes)
+        who = torch.arange(self._federation.K) if clients is None else clients
+        own = Quadratic(self._clients.H[who.numpy()], self._clients.b[who.numpy()])
+        rows = np.tile(theta.double().numpy(), (len(who), 1))  # (n, D)
+        for _ in range(local.steps or local.epochs):
+            slopes = np.einsum("kij,kj->ki", own.H, rows) - own.b
+            rows = rows - local.lr * slopes
+        self._visits[who.numpy()] += 1
+        trained = torch.tensor(rows, dtype=theta.dtype)
+        return Update(trained, torch.full((len(who), 0), torch.nan), who)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """How often each client has trained."""
+        return {"visits": self._visits.copy()}
 
 
 @cache
 def watched(table: str, row: str, seed: int) -> tuple[Look, ...]:
     """A run of Table 1 done again, looked at in each round after its warm-up."""
     task = task_of(table, row, seed)
-    past = follow(task.method, task.federation(), task.rounds)
-    return tuple(looks(task.method, past, task.federation()))
+    past = follow(task.method, LinearClients(task), task.rounds)
+    return tuple(looks(task.method, past, LinearClients(task)))
 
 
 # --- subsets --------------------------------------------------------------------------
@@ -325,7 +385,7 @@ def ends(
         "own": np.ones(len(sizes)) / len(sizes),
         "coalition": sizes / sizes.sum(),
     }
-    found = {}
+    found: dict[str, list[float]] = {}
     for name, w in weights.items():
         found[f"weight: {name}"] = []
         for eta in etas:
