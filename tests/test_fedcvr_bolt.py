@@ -951,7 +951,8 @@ def test_selection_counts_visits():
 
 
 def test_drawn_data_run_as_tasks():
-    name = "regression(clusters=2, intercept=True, clients=6, samples=20, tests=10, seed=1)"
+    arguments = "clusters=2, intercept=True, clients=6, samples=20, tests=10, seed=1"
+    name = f"regression({arguments})"
     task = Task(
         FedCVRBolt(sampled=2, warmup=1),
         name,

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# design: a module may import from the layers below it; layer-0 modules from none of fednb
+# design: a module imports from the layers below it; layer 0 from none of fednb
 ALLOWED = {
     **dict.fromkeys(
         [

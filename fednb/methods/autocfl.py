@@ -113,7 +113,7 @@ class AutoCFL:
         labels = torch.empty_like(best.labels).index_copy(0, order, best.labels)
         return labels, best.score
 
-    def work(self, fed) -> dict[str, Any]:
+    def work(self, fed: Fed) -> dict[str, Any]:
         """Options of ``fed.train`` that let all clients do the same number of steps."""
         local = fed.local
         if not self.adjust or local.steps is not None:

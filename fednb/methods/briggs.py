@@ -79,7 +79,11 @@ class BriggsHC:
         cls, warmup: int = 20, threshold: float = 0.05, **changes: Any
     ) -> BriggsHC:
         """The code of OCFL's authors, at the least of their thresholds."""
-        released = {"update": "state", "aggregation": "equal", "swapped": True}
+        released: dict[str, Any] = {
+            "update": "state",
+            "aggregation": "equal",
+            "swapped": True,
+        }
         return cls(warmup, threshold, **released | changes)
 
     @classmethod

@@ -29,7 +29,7 @@ uses 0.6 for both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,22 +91,22 @@ class CFL:
         )
 
     @classmethod
-    def as_printed(cls, **changes) -> CFL:
+    def as_printed(cls, **changes: Any) -> CFL:
         """The paper's optimal bipartition, from the first round on."""
-        printed = {"linkage": "single", "wait": 0, "smallest": 2}
+        printed: dict[str, Any] = {"linkage": "single", "wait": 0, "smallest": 2}
         return cls(**printed | changes)
 
     @classmethod
-    def as_released(cls, **changes) -> CFL:
+    def as_released(cls, **changes: Any) -> CFL:
         """The authors' notebook, whose lengths fit its network and data.
 
         Its confusion of client numbers after the first split is not kept.
         """
-        released = {"relative": False, "eps1": 0.4, "eps2": 1.6}
+        released: dict[str, Any] = {"relative": False, "eps1": 0.4, "eps2": 1.6}
         return cls(**released | changes)
 
     @classmethod
-    def corrected(cls, **changes) -> CFL:
+    def corrected(cls, **changes: Any) -> CFL:
         """The same as a plain call."""
         return cls(**changes)
 
@@ -168,7 +168,7 @@ class CFL:
 
 
 def group_in(
-    in_cluster: Tensor, clients: Tensor, trained: Tensor, theta_c: Tensor, fed
+    in_cluster: Tensor, clients: Tensor, trained: Tensor, theta_c: Tensor, fed: Fed
 ) -> Group:
     """Those of the trained clients (n,), with models (n, D), that are in a cluster.
 

@@ -178,7 +178,7 @@ class FedCVRBolt:
         here its expectations stay as they were.
         """
         checks.argument("as_printed", "dataset", dataset, checks.choice(*PRINTED))
-        printed = {
+        printed: dict[str, Any] = {
             "rate": "round",  # C.1: γ_t = 1/t
             "warmup_estimates": True,  # C.2
             "centred": False,  # Eq. 9 and 11 are about models
@@ -199,7 +199,11 @@ class FedCVRBolt:
         stay together, and the remaining places go to the best of the other clients.
         """
         checks.argument("as_released", "dataset", dataset, checks.choice(*RELEASED))
-        released = {"centred": False, "innovation": False, "aggregation": "own"}
+        released: dict[str, Any] = {
+            "centred": False,
+            "innovation": False,
+            "aggregation": "own",
+        }
         return cls(**released | RELEASED[dataset] | changes)
 
     @classmethod
@@ -295,7 +299,7 @@ class FedCVRBolt:
                 f"clients and at most sampled={P} coalitions"
             )
 
-    def warm_up(self, state: State, fed, P: int) -> State:
+    def warm_up(self, state: State, fed: Fed, P: int) -> State:
         """Run a round of FedAvg, in which the server keeps what clients send."""
         clients = fed.sample(P)
         trained = fed.train(state.theta[0], clients).theta
@@ -378,6 +382,6 @@ def expectations(
     return torch.where(heard[:, None], expected, state.expected)
 
 
-def sample_shares(fed) -> Tensor:  # (K,)
+def sample_shares(fed: Fed) -> Tensor:  # (K,)
     """α: each client's share of all samples."""
     return fed.n.double() / fed.n.sum()

@@ -180,7 +180,7 @@ class FedGWC:
         clients that are infrequently sampled". How is not said. Here those who were
         sampled least since the last split come first, and ties are drawn.
         """
-        printed = dict(
+        printed: dict[str, Any] = dict(
             priority=True,  # section 4.1
             alpha=0.1,  # appendix F
             normalise=False,  # Eq. 3
@@ -198,7 +198,7 @@ class FedGWC:
     @classmethod
     def as_released(cls, **changes: Any) -> FedGWC:
         """The authors' code, with its default β (its option ``--gamma``)."""
-        released = dict(
+        released: dict[str, Any] = dict(
             sampled=10,  # of each cluster
             alpha="share",
             beta=0.1,
@@ -273,7 +273,7 @@ class FedGWC:
             calm=torch.stack([calm for _, _, _, calm in parts]),
         )
 
-    def sample(self, fed, members: Tensor, visits: Tensor) -> Tensor:  # (n,)
+    def sample(self, fed: Fed, members: Tensor, visits: Tensor) -> Tensor:  # (n,)
         """Draw those of the members that train in this round."""
         size = num_sampled(self.sampled, len(members))
         if isinstance(self.sampled, float):

@@ -12,7 +12,7 @@ for personalized federated learning*, ICML 2021 (Algorithm 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,7 +85,7 @@ class FedRep:
 
 
 def train_columns(
-    fed, rows: Tensor, clients: Tensor, part: Tensor, **options
+    fed: Fed, rows: Tensor, clients: Tensor, part: Tensor, **options: Any
 ) -> Tensor:  # (n, D)
     """Train the columns in the mask ``part`` (D,); the others stay as they are.
 

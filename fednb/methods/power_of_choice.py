@@ -88,7 +88,7 @@ class PowerOfChoice:
             d = max(self.candidates, m)
         return min(d, K)
 
-    def candidate_set(self, fed, d: int) -> Tensor:  # (d,)
+    def candidate_set(self, fed: Fed, d: int) -> Tensor:  # (d,)
         """Draw d clients, by their shares p_k of all samples or uniformly."""
         if self.proportional:
             return weighted_sample(fed, d, fed.n.double().log())
