@@ -45,7 +45,10 @@ def adopt(
     """
     if source.resolve() == target.resolve():
         raise ValueError(f"adopt: the records wait in {source}, where they would go")
-    with store.locked(target if target.is_dir() else target.parent):
+    guarded = target
+    if not target.is_dir():
+        guarded = target.parent
+    with store.locked(guarded):
         waiting = _waiting(source, tables, names)
         if not waiting:
             return {}
@@ -79,10 +82,14 @@ def _waiting(
     source: Path, tables: Mapping[str, Set[str]], names: Iterable[str] | None
 ) -> dict[str, list[Record]]:
     """The records in ``source`` by table, each of them checked."""
-    waiting = {}
-    for name in tables if names is None else names:
+    waiting: dict[str, list[Record]] = {}
+    if not source.is_dir():
+        return waiting
+    if names is None:
+        names = tables
+    for name in names:
         path = source / f"{name}.json"
-        records = store.collect(path) if source.is_dir() else []
+        records = store.collect(path)
         for record in records:
             words = f"{path}: record {record['key']}, {record['method']}"
             if record["key"] not in tables[name]:

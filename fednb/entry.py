@@ -53,7 +53,9 @@ def check_options(**options: Any) -> None:
 def find_device(device: str | torch.device) -> torch.device:
     """The device of that name; ``"auto"`` is the GPU if there is one."""
     if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("cpu")
     try:
         if isinstance(device, str | torch.device):
             torch.empty(0, device=device)
@@ -171,7 +173,8 @@ def _numbers(value: Any, name: str) -> np.ndarray:
     """A writeable array of real numbers in a form that torch can take over."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
-        value = value.float() if value.dtype == torch.bfloat16 else value
+        if value.dtype == torch.bfloat16:  # numpy has no such type
+            value = value.float()
     array = checks.array("Federation", name, value)
     if array.ndim == 0:
         raise ValueError(f"Federation({name}={value!r}): need an array of numbers")
@@ -231,10 +234,10 @@ def _sample_list(own: Any, client: int, samples: int) -> np.ndarray:
             f"a sample list of client {client} has type {array.dtype} and shape "
             f"{array.shape}: need a vector of integers"
         )
-    if len(array) and (array.min() < 0 or array.max() >= samples):
-        worst = array.min() if array.min() < 0 else array.max()
+    outside = array[(array < 0) | (array >= samples)]
+    if len(outside):
         raise ValueError(
-            f"client {client} names sample {worst}, but the data has {samples}"
+            f"client {client} names sample {outside[0]}, but the data has {samples}"
         )
     return array.astype(np.int64, copy=False)
 
@@ -344,5 +347,6 @@ def _name(function: Any) -> str:
     """What to call a function in an error."""
     while isinstance(function, partial):
         function = function.func
-    kind = function if hasattr(function, "__qualname__") else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    return f"{function.__module__}.{function.__qualname__}"

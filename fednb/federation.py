@@ -25,6 +25,7 @@ from .backends import (
     Batched,
     Correction,
     Lean,
+    Loss,
     TaskError,
     choose_backend,
     cross_entropy,
@@ -108,7 +109,7 @@ class Federation:
         workers: int | None = None,
         chunk: int | None = None,
         memory: float | None = None,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        loss: Loss | None = None,
         dtype: torch.dtype = torch.float32,
         batch_stats: bool = False,
         diverged: str = "raise",
@@ -128,7 +129,9 @@ class Federation:
             diverged=diverged,
         )
         entry.check_recipe(model)
-        self.local = Local() if local is None else local
+        if local is None:
+            local = Local()
+        self.local = local
         self.seed = seed
         self.batch_stats = batch_stats
         self.diverged = diverged
@@ -165,11 +168,14 @@ class Federation:
             self.layout.row(module), self.layout.row(self._build(0))
         )
         self._start = self._first_row(start)
-        regression = self._y.is_floating_point()
-        classes = None if regression else self.classes
-        outputs = entry.check_outputs(module, self._x, classes)
+        if self._y.is_floating_point():
+            outputs = entry.check_outputs(module, self._x, None)
+            usual_loss: Loss = squared_error
+        else:
+            outputs = entry.check_outputs(module, self._x, self.classes)
+            usual_loss = cross_entropy
         if loss is None:
-            loss = squared_error if regression else cross_entropy
+            loss = usual_loss
         entry.check_loss(loss, outputs, self._y)
         self._loss = loss
         if backend == "auto":
@@ -208,7 +214,9 @@ class Federation:
         """Draw a number or a fraction of the clients, without replacement."""
         checks.argument("sample", "size", size, checks.sampled)
         pool = self._who("sample", among)
-        count = math.ceil(size * len(pool)) if isinstance(size, float) else int(size)
+        count = int(size)
+        if isinstance(size, float):
+            count = math.ceil(size * len(pool))
         order = self.tickets()[pool].argsort(stable=True)
         return pool[order[:count]].sort().values
 
@@ -248,9 +256,9 @@ class Federation:
         args = [self._line_per_client(values, len(who)) for values in args]
         plans = [self._plan(k, local) for k in numbers]
         homes = [(k, slot) for k in numbers]
-        states = [
-            self._memory.get(home) if local.keep_state else None for home in homes
-        ]
+        states: list[tuple[Tensor, ...] | None] = [None] * len(homes)
+        if local.keep_state:
+            states = [self._memory.get(home) for home in homes]
         try:
             done = self.backend.train(
                 rows, plans, local, local.lr_at(self.t), correct, args, states
@@ -263,8 +271,12 @@ class Federation:
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
             self._memory |= zip(homes, done.states, strict=True)
-        numbers_sent = self.layout.D if sent is None else sent
-        traffic = len(who) * numbers_sent * rows.element_size() if travels else 0
+        traffic = 0
+        if travels:
+            numbers_sent = self.layout.D
+            if sent is not None:
+                numbers_sent = sent
+            traffic = len(who) * numbers_sent * rows.element_size()
         self._count(down=traffic, up=traffic, updates=len(who))
         theta = self._only_finite(rows, done.theta, done.losses, plans, homes, local)
         return Update(theta, done.losses, who)
@@ -284,8 +296,13 @@ class Federation:
         who = self._who("loss", clients)
         rows = self._rows("loss", theta)
         out = self._losses(rows, who, on, batches, draw)  # (n, C)
-        self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
-        return out[:, 0] if door.is_one_row(theta) else out
+        down = 0
+        if travels:
+            down = len(who) * rows.nbytes
+        self._count(down=down, up=out.nbytes)
+        if door.is_one_row(theta):
+            return out[:, 0]
+        return out
 
     def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
         """Share of each client's training samples that each row fits best: (n, C)."""
@@ -331,7 +348,9 @@ class Federation:
                 f"need inputs (m, {', '.join(map(str, self._x.shape[1:]))}), and a row"
             )
         out = torch.stack(self._logits([(row, x) for row in rows]))
-        return out[0] if door.is_one_row(theta) else out
+        if door.is_one_row(theta):
+            return out[0]
+        return out
 
     # --- the judge's verbs, as `Judge` explains them ----------------------------------
 
@@ -383,7 +402,9 @@ class Federation:
         who = self._who("unmetered_loss", clients)
         rows = self._rows("unmetered_loss", theta)
         out = self._losses(rows, who, on)
-        return out[:, 0] if door.is_one_row(theta) else out
+        if door.is_one_row(theta):
+            return out[:, 0]
+        return out
 
     def sample_numbers(
         self, clients: Tensor | None = None, on: str = "test"
@@ -423,7 +444,9 @@ class Federation:
         """
         module = self._build(0)
         first = self.start()[0].double().cpu().numpy()
-        truth = self._parts.truth
+        truth = b""
+        if self._parts.truth is not None:
+            truth = np.asarray(self._parts.truth).tobytes()
         parts = [
             fingerprint(self._data).encode(),
             describe_network(module).encode(),
@@ -431,7 +454,7 @@ class Federation:
             f"{self.dtype} {self.batch_stats} {self.diverged}".encode(),
             first.tobytes(),
             self._ids.tobytes(),
-            b"" if truth is None else np.asarray(truth).tobytes(),
+            truth,
             *(own.tobytes() for own in self._parts.train),
             *(own.tobytes() for own in self._parts.test),
             *(own.tobytes() for own in self._parts.validation or []),
@@ -597,7 +620,9 @@ class Federation:
         Equal rows stand together, and so do equal owners in them. With ``batch_stats``
         a model meets one owner's samples at a time, for their statistics are its own.
         """
-        group = row * (int(owner.max()) + 1) + owner if self.batch_stats else row
+        group = row
+        if self.batch_stats:
+            group = row * (int(owner.max()) + 1) + owner
         sizes = group.unique_consecutive(return_counts=True)[1].tolist()
         tasks = [
             (theta[c[0]], self._x[i])
@@ -666,7 +691,9 @@ class Federation:
         of: Tensor,
     ) -> Tensor | None:  # (N,)
         """Which samples are judged by a model that is not finite; None if none are."""
-        weights = F.one_hot(votes, len(rows)) if votes.dim() == 1 else votes
+        weights = votes
+        if votes.dim() == 1:
+            weights = F.one_hot(votes, len(rows))
         lost = ((weights > 0) & _not_finite(rows)).any(1)  # by owner
         broken = lost[owner] | ~probability.isfinite().all(1)
         if not bool(broken.any()):

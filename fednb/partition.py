@@ -427,7 +427,9 @@ def match_test(
     pool = np.bincount(y_test, minlength=classes)  # (C,)
     pool = np.maximum(pool - keep, 0)
     lacking = np.flatnonzero((used > 0) & (pool == 0)).tolist()
-    beside = f" beside the {keep} that are kept" if keep else ""
+    beside = ""
+    if keep:
+        beside = f" beside the {keep} that are kept"
     _require(
         not lacking,
         f"the test pool has no samples of classes {lacking}{beside}, "
@@ -503,7 +505,9 @@ def refill(
     stand_in = np.arange(len(part.test))
     bad = np.setdiff1d(stand_in, good)
     stand_in[bad] = np.random.default_rng(seed).choice(good, len(bad))
-    truth = None if part.truth is None else part.truth[stand_in]
+    truth = part.truth
+    if truth is not None:
+        truth = truth[stand_in]
     train = [part.train[k] for k in stand_in]
     tests = [part.test[k] for k in stand_in]
     return Partition(train, tests, truth)

@@ -61,7 +61,7 @@ ALLOWED = {
         "__version__",
     },
     "arena": {
-        *("data", "experiment", "methods", "metrics", "models", "partition"),
+        *("data", "door", "experiment", "methods", "metrics", "models", "partition"),
         *("training", "ranks", "tables"),
     },
     "papers": {  # what the chapters need, so on top of nearly all
@@ -87,7 +87,7 @@ ALLOWED = {
     "plots": {"history"},
     "ranks": {"plots"},
     "checks": set(),
-    "claims": {"tables"},
+    "claims": {"store", "tables"},
     "show": set(),
     "widgets": set(),
     "playground": {  # a page of its own, so on top of nearly all

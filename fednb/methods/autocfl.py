@@ -83,7 +83,7 @@ class AutoCFL:
         """Run one round."""
         theta, labels, ballots, total = state
         is_voting = t < self.voting
-        clients = fed.sample(1.0 if is_voting else self.sampled)
+        clients = fed.sample(self.sampled_in(t))
         work = self.work(fed)  # local training adjustment
         trained = fed.train(theta[labels[clients]], clients, **work).theta
         if is_voting:  # weighted voting
@@ -101,6 +101,12 @@ class AutoCFL:
         # average within clusters
         theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
         return State(theta, labels, ballots, total)
+
+    def sampled_in(self, t: int) -> int | float:
+        """How many clients train in round t: all while they vote."""
+        if t < self.voting:
+            return 1.0
+        return self.sampled
 
     def vote(self, alike: Tensor, seed: int) -> tuple[Tensor, float]:
         """Labels (K,) of one spectral clustering, and its Davies–Bouldin score.

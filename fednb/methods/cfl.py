@@ -134,10 +134,11 @@ class CFL:
             if not self.should_split(group.delta, group.weights, peak[c]):
                 continue
             absent = in_cluster.index_fill(0, clients, False).nonzero()[:, 0]
-            if len(absent):
-                # the same test on all members, for which the absent ones train
+            if len(absent) > 0:
+                # the absent members train, too, and all of them are tested
+                late = fed.train(theta[c], absent).theta
                 clients = torch.cat([clients, absent])
-                trained = torch.cat([trained, fed.train(theta[c], absent).theta])
+                trained = torch.cat([trained, late])
                 group = group_in(in_cluster, clients, trained, theta[c], fed)
                 if not self.should_split(group.delta, group.weights, peak[c]):
                     continue
@@ -157,10 +158,12 @@ class CFL:
         That is so if the mean of their updates (n, P), weighted by samples (n,), is
         shorter than ε1, and the longest update is longer than ε2.
         """
-        unit = peak if self.relative else 1.0
-        at_rest = mean(delta, n).norm() < self.eps1 * unit
-        incongruent = delta.norm(dim=1).max() > self.eps2 * unit
-        return bool(at_rest and incongruent)
+        unit = torch.ones_like(peak)
+        if self.relative:
+            unit = peak
+        mean_is_short = mean(delta, n).norm() < self.eps1 * unit
+        one_is_long = delta.norm(dim=1).max() > self.eps2 * unit
+        return bool(mean_is_short and one_is_long)
 
     def cut(self, delta: Tensor) -> Tensor:
         """Split updates (n, P) as `cut` does: labels (n,), all 0 for no split."""

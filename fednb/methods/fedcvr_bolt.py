@@ -125,7 +125,7 @@ class FedCVRBolt:
     """
 
     sampled: int | float = 10  # P
-    warmup: int = 30  # rounds with uniform sampling, before the first coalitions
+    warmup: int = 30  # warm-up: uniform sampling in these first rounds
     beta: float = 1.0
     # γ_t: "restart" 1/2, 1/3, ... from the first estimate on; "round" 1/t; a constant
     rate: float | str = "restart"
@@ -247,10 +247,8 @@ class FedCVRBolt:
         if self.shuffled:
             coalitions = shuffle_members(fed, coalitions)
         if warming_up:
-            # C.2: sample uniformly, as ``fed.sample`` does
-            key = -fed.tickets()
-            chosen, _ = representatives(key, coalitions, P)
-            clients = largest(key, P)
+            # C.2: sample uniformly
+            chosen, clients = uniform_choice(fed, coalitions, P)
         else:
             # 6: v_k, by Eq. 5 and 6
             value = total_reduction(state.c_alpha, state.c_diag)
@@ -330,12 +328,14 @@ class FedCVRBolt:
 
     def rate_at(self, t: int) -> float:
         """γ_t, in round t, counted from 0."""
+        if not isinstance(self.rate, str):
+            return self.rate
         if self.rate == "round":
             return 1 / (t + 1)
-        if self.rate == "restart":
-            first = 0 if self.warmup_estimates else self.warmup
-            return 1 / (t - first + 2)
-        return self.rate
+        first_estimate = self.warmup
+        if self.warmup_estimates:
+            first_estimate = 0
+        return 1 / (t - first_estimate + 2)
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
         """Cluster rows (K, d) into at most P coalitions, or return the given ones.
@@ -380,6 +380,17 @@ def expectations(
     # C.2: uniform sampling may miss a coalition, about which nothing is learned then
     heard = torch.isin(representative, clients)  # (K,)
     return torch.where(heard[:, None], expected, state.expected)
+
+
+def uniform_choice(fed: Fed, coalitions: Tensor, P: int) -> tuple[Tensor, Tensor]:
+    """Draw P clients uniformly, as ``fed.sample`` does, whatever their coalitions.
+
+    Returns the client of each coalition whose ticket is best (C,), which need not be
+    among the drawn, and the drawn clients (P,).
+    """
+    key = -fed.tickets()
+    chosen, _ = representatives(key, coalitions, P)
+    return chosen, largest(key, P)
 
 
 def sample_shares(fed: Fed) -> Tensor:  # (K,)

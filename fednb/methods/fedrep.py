@@ -69,7 +69,9 @@ class FedRep:
         clients = fed.sample(self.sampled)  # server sends φ^t to r n clients
         rows = state.theta[clients]
         if bool(head.any()):
-            changes = {} if self.head_steps is None else {"steps": self.head_steps}
+            changes: dict[str, Any] = {}
+            if self.head_steps is not None:
+                changes["steps"] = self.head_steps
             rows = train_columns(  # h_i <- GRD(f_i(h_i, φ^t), h_i), τ times
                 fed, rows, clients, head, travels=False, slot=1, **changes
             )

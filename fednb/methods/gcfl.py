@@ -117,7 +117,9 @@ class GCFL:
     def init(self, fed: Fed) -> State:
         """Start with a single model θ_global^0."""
         theta = fed.start()
-        dimensions = fed.classes if self.location == "probe" else fed.layout.P
+        dimensions = fed.layout.P
+        if self.location == "probe":
+            dimensions = fed.classes
         z = theta.new_zeros(fed.K, dimensions)
         boolean: dict[str, Any] = {"dtype": torch.bool, "device": theta.device}
         return State(

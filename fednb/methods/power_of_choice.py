@@ -78,7 +78,9 @@ class PowerOfChoice:
         clients = A[highest].sort().values
         trained = fed.train(w, clients).theta
         # average the m models
-        weights = fed.n[clients] if self.aggregation == "samples" else None
+        weights = None
+        if self.aggregation == "samples":
+            weights = fed.n[clients]
         return State(mean(trained, weights)[None], state.labels)
 
     def num_candidates(self, m: int, K: int) -> int:

@@ -145,8 +145,10 @@ def represent(
 
     For the ``"cosine"`` distance its rows have length one.
     """
-    columns = slice(layout.P) if what == "all" else compared_columns(layout, what)
-    part = theta[:, columns]
+    if what == "all":
+        part = theta[:, : layout.P]
+    else:
+        part = theta[:, compared_columns(layout, what)]
     if distance == "cosine":
         return normalize(part)
     return part
