@@ -53,15 +53,17 @@ def adopt(
         if not waiting:
             return {}
         notes = store.read_pending(target)
-        found = {record["key"]: record for own in waiting.values() for record in own}
+        found: dict[str, Record] = {}
+        for records in waiting.values():
+            found |= {record["key"]: record for record in records}
         left = {key: note for key, note in notes.items() if key not in found}
         changed = {}
         for name, keys in tables.items():
             path = target / f"{name}.json"
             if name in waiting or path.exists():
-                own = [record for key, record in found.items() if key in keys]
-                if own:
-                    changed[name] = _merged(path, own, keys, notes, left)
+                new = [record for key, record in found.items() if key in keys]
+                if new:
+                    changed[name] = _merged(path, new, keys, notes, left)
         with _all_or_nothing(source, target):
             target.mkdir(parents=True, exist_ok=True)
             for name, records in changed.items():
@@ -73,8 +75,8 @@ def adopt(
     with contextlib.suppress(OSError):  # not empty
         source.rmdir()
     return {
-        name: Adopted(len(own), len(tables[name] & left.keys()))
-        for name, own in waiting.items()
+        name: Adopted(len(records), len(tables[name] & left.keys()))
+        for name, records in waiting.items()
     }
 
 

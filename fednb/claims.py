@@ -286,7 +286,7 @@ def write(path: str | Path, claims: Iterable[Claim]) -> None:
     for claim in claims:
         row = asdict(claim)
         if claim.interval is not None:
-            row["interval"] = store.plain(list(claim.interval))
+            row["interval"] = store.plain([float(x) for x in claim.interval])
         if claim.printed is not None:
             row["printed"] = store.plain(float(claim.printed))
         rows.append(row | {"verdict": claim.verdict})

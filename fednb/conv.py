@@ -82,7 +82,8 @@ def keep_memory(largest: int = 32 << 20) -> bool:
 
 def _leaves(module: nn.Module) -> list[nn.Module]:
     """The layers of nested `nn.Sequential` in their order."""
-    if not isinstance(module, nn.Sequential) or type(module) is not nn.Sequential:
+    is_plain = type(module) is nn.Sequential  # a subclass may do something else
+    if not isinstance(module, nn.Sequential) or not is_plain:
         return [module]
     leaves = []
     for child in module:

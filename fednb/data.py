@@ -1229,9 +1229,9 @@ def domains(
     source = _images("domains", base)
     assert source.mean is not None and source.std is not None
     part = _equal_clients(source, sum(clients), size, alpha, test, official, seed)
-    rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
-    sizes = [len(own) for own in rows]
-    tests = [len(own) for own in part.test]
+    rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
+    sizes = [len(both) for both in rows]
+    tests = [len(samples) for samples in part.test]
     every_row = np.concatenate(rows)  # (N,)
     truth = np.repeat(np.arange(3), clients)  # (K,)
     domain = np.repeat(truth, sizes)  # (N,)
@@ -1305,9 +1305,9 @@ def shifted(
     assert source.mean is not None and source.std is not None
     everyone = sum(clients)
     part = _equal_clients(source, everyone, size, alpha, test, official, seed, server)
-    rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
-    sizes = [len(own) for own in rows]
-    tests = [len(own) for own in part.test]
+    rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
+    sizes = [len(both) for both in rows]
+    tests = [len(samples) for samples in part.test]
     dealt = np.concatenate(rows)  # (N,)
     held = _held_by_the_server(source, dealt, server, seed)  # (M,)
     truth = np.repeat(np.arange(len(kinds)), clients)  # (K,)
@@ -1383,13 +1383,14 @@ def _held_by_the_server(
     free = np.random.default_rng([seed, 1]).permutation(free)
     held = [np.empty(0, np.int64)]
     for c in range(source.classes):
-        own = free[source.y[free] == c][:per_class]
-        if len(own) < per_class:
+        of_class = free[source.y[free] == c][:per_class]
+        if len(of_class) < per_class:
             raise ValueError(
-                f"shifted(server={per_class}): only {len(own)} official test samples "
-                f"of class {c} are held by no client; lower server, size or clients"
+                f"shifted(server={per_class}): only {len(of_class)} official test "
+                f"samples of class {c} are held by no client; lower server, size or "
+                "clients"
             )
-        held.append(own)
+        held.append(of_class)
     return np.concatenate(held)
 
 

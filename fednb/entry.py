@@ -127,10 +127,10 @@ def sample_lists(parts: Partition, samples: int) -> Partition:
             f"{len(parts.train)} training lists and {len(parts.test)} test lists: "
             "one each per client"
         )
-    train = [_sample_list(own, k, samples) for k, own in enumerate(parts.train)]
-    test = [_sample_list(own, k, samples) for k, own in enumerate(parts.test)]
-    for k, own in enumerate(train):
-        if len(own) == 0:
+    train = [_sample_list(held, k, samples) for k, held in enumerate(parts.train)]
+    test = [_sample_list(held, k, samples) for k, held in enumerate(parts.test)]
+    for k, held in enumerate(train):
+        if len(held) == 0:
             raise ValueError(
                 f"client {k} has no training samples: raise min_size in the "
                 "partition, or drop it"
@@ -145,7 +145,9 @@ def sample_lists(parts: Partition, samples: int) -> Partition:
             raise ValueError(
                 f"{len(validation)} validation lists for {len(train)} clients"
             )
-        validation = [_sample_list(own, k, samples) for k, own in enumerate(validation)]
+        validation = [
+            _sample_list(held, k, samples) for k, held in enumerate(validation)
+        ]
         for k, lists in enumerate(zip(train, validation, test, strict=True)):
             if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
                 raise ValueError(
@@ -222,11 +224,11 @@ def _check_finite(values: Tensor, name: str) -> None:
         )
 
 
-def _sample_list(own: Any, client: int, samples: int) -> np.ndarray:
+def _sample_list(held: Any, client: int, samples: int) -> np.ndarray:
     """One client's list of samples, int64."""
-    if isinstance(own, Tensor):
-        own = own.detach().cpu()
-    array = checks.array("Federation", f"parts, client {client}", own)
+    if isinstance(held, Tensor):
+        held = held.detach().cpu()
+    array = checks.array("Federation", f"parts, client {client}", held)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -145,7 +145,7 @@ class Federation:
         self._parts = entry.sample_lists(parts, len(self._x))
         self.K = len(self._parts.train)
         self.classes = data.classes
-        sizes = [len(own) for own in self._parts.train]
+        sizes = [len(samples) for samples in self._parts.train]
         self.n = torch.tensor(sizes, device=self.device)  # (K,) training samples
         self._ids = entry.stream_ids(ids, self.K)
         aside = self._parts.validation or []
@@ -308,8 +308,8 @@ class Federation:
         """Share of each client's training samples that each row fits best: (n, C)."""
         who = self._who("best_share", clients)
         rows = self._rows("best_share", theta)
-        own = self._own("train")
-        index, owner, size = _flat([own[k] for k in who.tolist()])
+        lists = self._sample_lists("train")
+        index, owner, size = _flat([lists[k] for k in who.tolist()])
         losses = []
         for row in rows:
             outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
@@ -328,13 +328,13 @@ class Federation:
         rng = self._stream(PROBE)
         chosen = []
         for c in range(self.classes):
-            own = self._server[self._y[self._server] == c].cpu().numpy()
-            if not len(own):
+            of_class = self._server[self._y[self._server] == c].cpu().numpy()
+            if len(of_class) == 0:
                 raise ValueError(
-                    f"probe: {per_class} samples of class {c} wanted, {len(own)} are "
-                    "held by no client"
+                    f"probe: {per_class} samples of class {c} wanted, 0 are held by "
+                    "no client"
                 )
-            chosen.append(rng.permutation(own)[:per_class])
+            chosen.append(rng.permutation(of_class)[:per_class])
         index = torch.as_tensor(np.concatenate(chosen), device=self.device)
         return self._x[index], self._y[index]
 
@@ -376,11 +376,11 @@ class Federation:
             votes = votes.long()
         if on == "server":  # clients with the same model share its evaluation
             votes, of = votes.unique(dim=0, return_inverse=True)
-            own = [self._server] * len(votes)
+            lists = [self._server] * len(votes)
         else:
-            own = self._own(on)
+            lists = self._sample_lists(on)
             of = torch.arange(self.K, device=self.device)
-        index, owner, size = _flat(own)
+        index, owner, size = _flat(lists)
         if not len(index):
             raise ValueError(f"evaluate(on={on!r}): there are no such samples")
         y = self._y[index]
@@ -414,10 +414,10 @@ class Federation:
         checks.argument("sample_numbers", "on", on, rule)
         if on == "server":
             return self._server
-        own = self._own(on)
+        lists = self._sample_lists(on)
         none = torch.empty(0, dtype=torch.long, device=self.device)
         who = self._who("sample_numbers", clients)
-        return torch.cat([none, *(own[k] for k in who.tolist())])
+        return torch.cat([none, *(lists[k] for k in who.tolist())])
 
     def samples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:  # (N, ...), (N,)
         """Inputs, as the network takes them, and targets of samples by number."""
@@ -455,9 +455,9 @@ class Federation:
             first.tobytes(),
             self._ids.tobytes(),
             truth,
-            *(own.tobytes() for own in self._parts.train),
-            *(own.tobytes() for own in self._parts.test),
-            *(own.tobytes() for own in self._parts.validation or []),
+            *(samples.tobytes() for samples in self._parts.train),
+            *(samples.tobytes() for samples in self._parts.test),
+            *(samples.tobytes() for samples in self._parts.validation or []),
         ]
         told = hashlib.sha256()
         for part in parts:
@@ -530,11 +530,12 @@ class Federation:
         stream = self._stream(CLIENT, self._ids[k], self._visits[k])
         return plan(self._parts.train[k], local, stream)
 
-    def _some(self, k: int, own: Tensor, batches: int, draw: int) -> Tensor:
-        """Random batches of client k's samples ``own``, all different."""
+    def _some(self, k: int, samples: Tensor, batches: int, draw: int) -> Tensor:
+        """Random batches of client k's samples, all different."""
         rng = self._stream(LOOK, draw, self._ids[k])
-        count = batches * (self.local.batch_size or len(own))
-        return own[torch.as_tensor(rng.permutation(len(own))[:count]).to(own.device)]
+        count = batches * (self.local.batch_size or len(samples))
+        chosen = rng.permutation(len(samples))[:count]
+        return samples[torch.as_tensor(chosen).to(samples.device)]
 
     def _losses(
         self,
@@ -546,14 +547,14 @@ class Federation:
     ) -> Tensor:  # (n, C)
         """Mean loss of every row at every client in ``who``."""
         checks.argument("loss", "on", on, checks.choice("train", "test"))
-        parts = self._own(on)
-        own = [parts[k] for k in who.tolist()]
+        of_client = self._sample_lists(on)
+        lists = [of_client[k] for k in who.tolist()]
         if batches is not None:
-            own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
+            lists = [self._some(k, of_client[k], batches, draw) for k in who.tolist()]
         out = torch.empty(len(who), len(rows), dtype=self.dtype, device=self.device)
         if len(who) == 0:
             return out
-        index, owner, size = _flat(own)
+        index, owner, size = _flat(lists)
         y = self._y[index]
         for c, row in enumerate(rows):
             outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
@@ -563,7 +564,7 @@ class Federation:
         self._judge_losses(out, rows, who, size)
         return out
 
-    def _own(self, on: str) -> list[Tensor]:
+    def _sample_lists(self, on: str) -> list[Tensor]:
         """Every client's samples: its ``train``, ``test`` or ``validation`` list."""
         lists = getattr(self._parts, on)
         if lists is None:
@@ -571,7 +572,7 @@ class Federation:
                 f"on={on!r}: the partition set no samples aside; see "
                 "partition.with_validation"
             )
-        return [torch.as_tensor(own, device=self.device) for own in lists]
+        return [torch.as_tensor(samples, device=self.device) for samples in lists]
 
     def _who(self, verb: str, clients: Tensor | None) -> Tensor:  # (n,)
         return door.client_numbers(verb, clients, self.K, self.device)
@@ -722,10 +723,10 @@ def _not_finite(rows: Tensor) -> Tensor:  # (C,)
     return ~rows.isfinite().all(1)
 
 
-def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _flat(lists: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Lists of samples as one list, with the owners and the sizes of the lists."""
-    size = torch.tensor([len(i) for i in own], device=own[0].device)
-    return torch.cat(list(own)), torch.repeat_interleave(size), size
+    size = torch.tensor([len(samples) for samples in lists], device=lists[0].device)
+    return torch.cat(list(lists)), torch.repeat_interleave(size), size
 
 
 def _check_votes(votes: Tensor, K: int, C: int) -> None:

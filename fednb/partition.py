@@ -132,8 +132,8 @@ def quantity_skew(
     shares = np.full(clients, 1 / clients)
     if alpha < UNIFORM:
         shares = rng.dirichlet(np.full(clients, alpha))
-    own = min_size + _whole(rest * shares[:, None], rest, rng)[:, 0]  # (K,)
-    dealt = np.split(rng.permutation(len(y)), np.cumsum(own)[:-1])
+    numbers = min_size + _whole(rest * shares[:, None], rest, rng)[:, 0]  # (K,)
+    dealt = np.split(rng.permutation(len(y)), np.cumsum(numbers)[:-1])
     counts = class_counts(dealt, y, len(sizes))
     return _deal(y, counts, rng, test, min_size, truth=np.zeros(clients, np.int64))
 
@@ -479,8 +479,8 @@ def with_validation(
     rng = np.random.default_rng([seed, 1])
     train = []
     validation = []
-    for own in part.train:
-        by_class = own[np.argsort(y[own], kind="stable")]
+    for samples in part.train:
+        by_class = samples[np.argsort(y[samples], kind="stable")]
         kept, aside = _split(by_class, share, rng)
         train.append(kept)
         validation.append(aside)

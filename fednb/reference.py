@@ -424,13 +424,13 @@ def sigmoid(x, gamma: float, c: float = 0.0) -> np.ndarray:
     return W
 
 
-def next_controls(own, common, x, y, steps, lr: float) -> np.ndarray:
+def next_controls(c_i, c, x, y, steps, lr: float) -> np.ndarray:
     """c_i⁺ = c_i - c + (x - y_i) / (K_i η) (SCAFFOLD, Algorithm 1, option II)."""
     new = np.zeros((len(y), len(x)))
     for i in range(len(y)):
         for d in range(len(x)):
             mean_gradient = (x[d] - y[i][d]) / (steps[i] * lr)
-            new[i, d] = own[i][d] - common[d] + mean_gradient
+            new[i, d] = c_i[i][d] - c[d] + mean_gradient
     return new
 
 

@@ -121,9 +121,11 @@ def cluster_maps(path: str | os.PathLike | None = None) -> dict[Run, np.ndarray]
     """Read who was in which cluster: clusters' names (rounds, clients) for each run."""
     frame = read("cluster_maps", path).sort_values(["round", "client"])
     runs = frame.groupby(list(Run._fields), sort=False)
-    return {
-        Run(*key): own["cluster"].to_numpy(str).reshape(-1, key[1]) for key, own in runs
-    }
+    found = {}
+    for key, lines in runs:
+        run = Run(*key)
+        found[run] = lines["cluster"].to_numpy(str).reshape(-1, run.clients)
+    return found
 
 
 def truth(run: Run) -> np.ndarray:  # (clients,)

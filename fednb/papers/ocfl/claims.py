@@ -130,8 +130,8 @@ def against_rivals() -> list[Claim]:
 def temperature() -> list[Claim]:
     """When the trigger fires, and whether that is a good moment."""
     looks = figures.looks()
-    own = looks[looks["row"] == HDB]
-    fires = own[own["round"] == 1].groupby(SCENARIO)["fires"].mean()
+    hdb = looks[looks["row"] == HDB]
+    fires = hdb[hdb["round"] == 1].groupby(SCENARIO)["fires"].mean()
     theirs = figures.kept_archive()["runs"]
     printed = theirs[theirs["row"] == HDB]["printed_round"].mean()
     early = Claim(
@@ -146,7 +146,7 @@ def temperature() -> list[Claim]:
     moment = Claim(
         "The trigger finds a suitable moment",
         "1",
-        mean_of(trigger_less_best(own)),
+        mean_of(trigger_less_best(hdb)),
         threshold=-0.05,
         unit="ARI below the best round",
         replicates=ALL,
@@ -155,7 +155,7 @@ def temperature() -> list[Claim]:
     above = Claim(
         "After the trigger the temperature stays up",
         "4.6.2",
-        mean_of(lowest_afterwards(own)),
+        mean_of(lowest_afterwards(hdb)),
         unit="T above its last minimum",
         replicates=ALL,
         scale=SCALE,
@@ -171,18 +171,18 @@ def temperature() -> list[Claim]:
     return [early, moment, above, calmer]
 
 
-def trigger_less_best(own: DataFrame) -> list[float]:
+def trigger_less_best(hdb: DataFrame) -> list[float]:
     """ARI in the round of the trigger less that of the best round, per scenario."""
-    at = figures.at_trigger(own).groupby(SCENARIO)["ari"].mean()
-    by_round = own.groupby([*SCENARIO, "round"])["ari"].mean()
+    at = figures.at_trigger(hdb).groupby(SCENARIO)["ari"].mean()
+    by_round = hdb.groupby([*SCENARIO, "round"])["ari"].mean()
     best = by_round.groupby(level=SCENARIO).max()
     return (at - best[at.index]).tolist()
 
 
-def lowest_afterwards(own: DataFrame) -> list[float]:
+def lowest_afterwards(hdb: DataFrame) -> list[float]:
     """The least temperature from the trigger on, less that of the round before it."""
     gaps = []
-    for _, run in own.groupby([*SCENARIO, "seed"]):
+    for _, run in hdb.groupby([*SCENARIO, "seed"]):
         fires = run["fires"].iloc[0]
         if fires == fires:  # it fired
             before = run.loc[run["round"] == fires - 1, "temperature"].iloc[0]
@@ -321,8 +321,8 @@ def our_questions() -> list[Claim]:
 
 def _by_scenario(frame: DataFrame, row: str, value: str = "ari") -> Series:
     """Means over seeds of one row."""
-    own = frame[frame["row"] == row]
-    return own.groupby(SCENARIO)[value].mean()
+    lines = frame[frame["row"] == row]
+    return lines.groupby(SCENARIO)[value].mean()
 
 
 def _lead(
@@ -335,11 +335,11 @@ def _lead(
 
 def _other_splits_less_hardest(frame: DataFrame) -> tables.Pair:
     by = ["data", "clients"]
-    own = frame[frame["row"] == HDB]
-    hardest = (own["overlap"] == "overlapping") & (own["balance"] == "balanced")
+    hdb = frame[frame["row"] == HDB]
+    hardest = (hdb["overlap"] == "overlapping") & (hdb["balance"] == "balanced")
     split = hardest.map({True: "hardest", False: "others"})
     means = (
-        own.assign(split=split).groupby([*by, "split"], as_index=False)["ari"].mean()
+        hdb.assign(split=split).groupby([*by, "split"], as_index=False)["ari"].mean()
     )
     return tables.paired(means, "split", "others", "hardest", "ari", by, percent=False)
 
@@ -347,10 +347,10 @@ def _other_splits_less_hardest(frame: DataFrame) -> tables.Pair:
 def _trigger_less_first(looks: DataFrame) -> Interval:
     import pandas as pd
 
-    own = looks[looks["row"] == HDB]
+    hdb = looks[looks["row"] == HDB]
     places = [
-        figures.at_trigger(own).assign(place="trigger"),
-        own[own["round"] == 1].assign(place="first"),
+        figures.at_trigger(hdb).assign(place="trigger"),
+        hdb[hdb["round"] == 1].assign(place="first"),
     ]
     both = pd.concat(places).groupby([*SCENARIO, "place"], as_index=False)["ari"].mean()
     pair = tables.paired(
@@ -363,12 +363,12 @@ def _window_two_less_one(looks: DataFrame) -> tables.Pair:
     """ARI at the trigger of a window of two rounds, less that of one round."""
     import pandas as pd
 
-    own = looks[looks["row"] == HDB]
-    runs = own.groupby([*SCENARIO, "seed"])["temperature"]
+    hdb = looks[looks["row"] == HDB]
+    runs = hdb.groupby([*SCENARIO, "seed"])["temperature"]
     places = []
     for window in (1, 2):
         fires = runs.agg(figures.fires, window=window).rename("later")
-        at = figures.at_trigger(own.join(fires, on=[*SCENARIO, "seed"]), "later")
+        at = figures.at_trigger(hdb.join(fires, on=[*SCENARIO, "seed"]), "later")
         places.append(at.assign(window=window))
     means = pd.concat(places)
     means = means.groupby([*SCENARIO, "window"], as_index=False)["ari"].mean()

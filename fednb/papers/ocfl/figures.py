@@ -88,11 +88,11 @@ def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
     one = looks[looks["row"] == looks["row"].iloc[0]]
     fig, axes = _figure(2, one["data"].nunique(), 9.6, 4.2, sharex=True)
     last = one["round"].max()
-    for (above, below), (name, own) in zip(
+    for (above, below), (name, ours) in zip(
         axes.T, one.groupby("data", sort=False), strict=True
     ):
         theirs = archive[(archive["dataset"] == name) & (archive["round"] <= last)]
-        for ax, frame in ((above, theirs), (below, own)):
+        for ax, frame in ((above, theirs), (below, ours)):
             for (clients, part), colour in zip(
                 frame.groupby("clients"), COLOURS, strict=False
             ):
@@ -155,8 +155,8 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
         "gf1": ("s", "GF1"),
         "gf1_before": ("x", "GF1 before\naveraging"),
     }
-    for ax, (name, own) in zip(axes, frame.groupby("data", sort=False), strict=True):
-        level = own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]]
+    for ax, (name, ours) in zip(axes, frame.groupby("data", sort=False), strict=True):
+        level = ours.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]]
         at = range(len(rows))
         ax.hlines(at, level["gf1"], level["pf1"], color=FAINT, linewidth=4)
         for (score, (marker, label)), colour in zip(
@@ -345,11 +345,15 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     whole = frame[[name for name in frame.columns if "|" not in name]]
     parts = []
     for row in rows:
-        own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
-        own = own.rename(columns=lambda name: name.split("|")[1])
-        common = whole.drop(columns=own.columns.intersection(whole.columns))
-        part = pd.concat([common, own], axis=1).assign(row=row)
-        parts.append(part[own.notna().any(axis=1)])
+        scores = {
+            name: name.removeprefix(f"{row}|")
+            for name in frame.columns
+            if name.startswith(f"{row}|")
+        }
+        of_arm = frame[[*scores]].rename(columns=scores)
+        common = whole.drop(columns=of_arm.columns.intersection(whole.columns))
+        part = pd.concat([common, of_arm], axis=1).assign(row=row)
+        parts.append(part[of_arm.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 
 
