@@ -749,7 +749,7 @@ def _written(late: Unwritten, folder: Path) -> bool:
 
 
 def _rescue(unwritten: list[Unwritten], folder: Path) -> list[str]:
-    """Write what the disk did not take elsewhere, and say where."""
+    """Write runs that could not be written into a temporary folder, and say where."""
     if not unwritten:
         return []
     refuge = Path(tempfile.mkdtemp(prefix="fednb-runs-"))
@@ -778,7 +778,7 @@ class _Progress:
         self.rounds[key] = rounds
 
     def refresh(self) -> None:
-        """Read the heartbeats of the runs that are on, about once a second."""
+        """Read the heartbeats of the runs under way, about once a second."""
         if time.monotonic() - self.looked_at < 1 or self.bar.disable:
             return
         self.looked_at = time.monotonic()
@@ -837,7 +837,7 @@ def _check_writable(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _collected(path: Path) -> Iterator[None]:
-    """Collect the finished runs in the end, however it comes."""
+    """Collect the finished runs at the end, also after an error."""
     try:
         yield
     finally:

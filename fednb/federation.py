@@ -214,11 +214,9 @@ class Federation:
         """Draw a number or a fraction of the clients, without replacement."""
         checks.argument("sample", "size", size, checks.sampled)
         pool = self._who("sample", among)
-        count = int(size)
-        if isinstance(size, float):
-            count = math.ceil(size * len(pool))
         order = self.tickets()[pool].argsort(stable=True)
-        return pool[order[:count]].sort().values
+        first = order[: door.num_sampled(size, len(pool))]
+        return pool[first].sort().values
 
     def tickets(self) -> Tensor:  # (K,)
         """A random number in [0, 1) for each client; ``sample`` takes the least."""

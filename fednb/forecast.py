@@ -13,7 +13,6 @@ A run that is left to do takes as long as
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import store
+from .door import num_sampled
 from .experiment import Task
 from .identity import digest, integer_in, name_in
 
@@ -193,10 +193,7 @@ def updates_per_round(task: Task, spec: dict[str, Any]) -> int | None:
     clients = integer_in(spec["partition"], "clients")
     if clients is None or method_name(spec) == "Arms":  # several methods in one
         return None
-    sampled = getattr(task.method, "sampled", 1.0)
-    if isinstance(sampled, float):
-        return math.ceil(sampled * clients)
-    return min(sampled, clients)
+    return num_sampled(getattr(task.method, "sampled", 1.0), clients)
 
 
 def seconds_of_a_round(task: Task) -> float:

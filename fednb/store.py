@@ -285,7 +285,7 @@ def beat(folder: Path, key: str, rounds: int) -> None:
 
 
 def heartbeat(folder: Path, key: str) -> tuple[int, float] | None:
-    """(rounds done, seconds since that was noted) of a run; None if it is not on."""
+    """(rounds done, seconds since that was noted) of a run; None if not running."""
     file = folder / f"{key}.round"
     try:
         return int(file.read_text() or 0), time.time() - file.stat().st_mtime

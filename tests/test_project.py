@@ -80,7 +80,7 @@ ALLOWED = {
         *("claims", "clustering", "door", "plots", "reference", "similarity", "tables"),
         "views",
     },
-    "forecast": {"experiment", "identity", "store"},
+    "forecast": {"door", "experiment", "identity", "store"},
     "adopt": {"store"},
     "reproduce": {"adopt", "experiment", "forecast", "papers", "store"},
     "tables": {"experiment", "store"},

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import mean
-from .choice import num_sampled, weighted_sample
+from .choice import weighted_sample
 
 
 class State(NamedTuple):

@@ -8,25 +8,11 @@ are n draws without replacement. Nothing is exponentiated, so no weight is too l
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from .. import checks
 from ..clustering import num_clusters
 from ..door import Fed
-
-
-def num_sampled(sampled: int | float, K: int) -> int:
-    """How many of K clients ``sampled`` means: a number, at most K, or a fraction.
-
-    ``fed.sample`` draws that many.
-    """
-    checks.argument("num_sampled", "sampled", sampled, checks.sampled)
-    if isinstance(sampled, float):
-        return math.ceil(sampled * K)
-    return min(sampled, K)
 
 
 def gumbel(fed: Fed) -> Tensor:  # (K,)

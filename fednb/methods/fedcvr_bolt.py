@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from .. import checks
 from ..clustering import relabel, spectral, weighted_kmeans
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import Layout, mean
 from ..similarity import (
     cosine,
@@ -39,7 +39,6 @@ from .choice import (
     coalition_weights,
     gumbel,
     largest,
-    num_sampled,
     representatives,
     shuffle_members,
 )

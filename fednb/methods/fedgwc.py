@@ -21,10 +21,9 @@ from torch import Tensor
 
 from .. import checks
 from ..clustering import Spectral, best_spectral, num_clusters
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..similarity import perception_affinity
 from ..views import Subfederation, follow, pack, unpack
-from .choice import num_sampled
 from .fairavg import FairAvg
 from .fedavg import FedAvg
 from .fedavgm import FedAvgM
