@@ -21,19 +21,16 @@ const [kind, name] = arguments;
 if (kind === "button")
   return [...root.querySelectorAll("button")].find((b) => words(b).endsWith(name));
 const rows = [...root.querySelectorAll(".widget-inline-hbox")];
-const label = (r) => r.querySelector("label");
-const row = rows.find((r) => label(r) && words(label(r)) === name);
+const row = rows.find((r) => r.querySelector("label") && words(r.querySelector("label")) === name);
 return row && row.querySelector(kind);
 """
 STATUS = """
 return [...document.querySelectorAll(".fednb-playground .widget-html-content")]
-  .map((e) => e.textContent.trim())
-  .filter((s) => /^(ready|running|paused|stopped|finished|failed)/.test(s))
+  .map((e) => e.textContent.trim()).filter((s) => /^(ready|running|paused|stopped|finished|failed)/.test(s))
   .join(" ");
 """
 TITLES = """
-return [...document.querySelectorAll(".fednb-playground .fx-title")]
-  .map((e) => e.textContent);
+return [...document.querySelectorAll(".fednb-playground .fx-title")].map((e) => e.textContent);
 """
 TEXT = "return document.querySelector('.fednb-playground').textContent"
 

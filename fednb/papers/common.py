@@ -22,21 +22,18 @@ Table = Callable[[str], "list[Task]"]  # from a profile to its tasks
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for each
 
 
-def as_text(labels: Tensor | np.ndarray) -> str:
-    """Labels (K,) below 36 as a text with a character for each client."""
-    return "".join(DIGITS[label] for label in labels.tolist())
-
-
 def results(paper: str) -> Path:
-    """The folder of a paper's committed records, in this folder or one above it."""
-    current = Path.cwd()
-    for folder in (current, *current.parents):
+    """The folder of a paper's committed records, from wherever in the project we
+    are.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
         found = folder / "book" / "results" / paper
         if found.is_dir():
             return found
     raise FileNotFoundError(
-        f"no book/results/{paper} in {current} or above it: start from a checkout of "
-        "the project, which has the records"
+        f"no book/results/{paper} in {here} or above it: start from a checkout of the "
+        "project, which has the records"
     )
 
 
@@ -69,3 +66,8 @@ def write_verdicts(paper: str, claims: Iterable[Claim]) -> dict[str, int]:
     claims = list(claims)
     write(results(paper) / "verdicts.json", claims)
     return tally(claim for claim in claims if not claim.ours)
+
+
+def as_text(labels: Tensor | np.ndarray) -> str:
+    """Labels (K,) below 36 as a text with a character for each client."""
+    return "".join(DIGITS[label] for label in labels.tolist())
