@@ -1228,7 +1228,15 @@ def domains(
     )
     source = _images("domains", base)
     assert source.mean is not None and source.std is not None
-    part = _equal_clients(source, sum(clients), size, alpha, test, official, seed)
+    part = _equal_clients(
+        source,
+        clients=sum(clients),
+        size=size,
+        alpha=alpha,
+        test=test,
+        official=official,
+        seed=seed,
+    )
     rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
     sizes = [len(both) for both in rows]
     tests = [len(samples) for samples in part.test]
@@ -1303,8 +1311,16 @@ def shifted(
         )
     source = _images("shifted", base)
     assert source.mean is not None and source.std is not None
-    everyone = sum(clients)
-    part = _equal_clients(source, everyone, size, alpha, test, official, seed, server)
+    part = _equal_clients(
+        source,
+        clients=sum(clients),
+        size=size,
+        alpha=alpha,
+        test=test,
+        official=official,
+        seed=seed,
+        keep=server,
+    )
     rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
     sizes = [len(both) for both in rows]
     tests = [len(samples) for samples in part.test]

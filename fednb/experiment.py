@@ -613,7 +613,14 @@ def sweep(
         with bar, _signals_stop(), _collected(path):
             look = _Progress(bar, folder, todo)
             outcomes = _outcomes(
-                todo, folder, save_seconds, engine, n_jobs, address, stall, look
+                todo,
+                folder,
+                save_seconds=save_seconds,
+                engine=engine,
+                n_jobs=n_jobs,
+                address=address,
+                stall=stall,
+                look=look,
             )
             failures = _receive(outcomes, folder, look)
     if failures:

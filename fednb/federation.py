@@ -182,7 +182,13 @@ class Federation:
             backend = choose_backend(self.device, module, self._x)
         if backend == "batched":
             self.backend: Batched | Lean = Batched(
-                module, self._x, self._y, loss, max(sizes), chunk, memory
+                module,
+                self._x,
+                self._y,
+                loss,
+                largest=max(sizes),
+                chunk=chunk,
+                memory=memory,
             )
             return
         if workers is None:

@@ -110,7 +110,16 @@ def judge(
         if key not in known:  # arms that found the same are alike
             found, pf1 = scores(fed, arm, x, y, detailed)
             if last:
-                found |= late(fed, arm, state.back[i], x, y, pf1, images, detailed)
+                found |= late(
+                    fed,
+                    arm,
+                    state.back[i],
+                    x,
+                    y,
+                    pf1=pf1,
+                    images=images,
+                    detailed=detailed,
+                )
             known[key] = found
         memory = state.memory[i]
         alone = {
