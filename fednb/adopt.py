@@ -45,20 +45,25 @@ def adopt(
     """
     if source.resolve() == target.resolve():
         raise ValueError(f"adopt: the records wait in {source}, where they would go")
-    with store.locked(target if target.is_dir() else target.parent):
+    guarded = target
+    if not target.is_dir():
+        guarded = target.parent
+    with store.locked(guarded):
         waiting = _waiting(source, tables, names)
         if not waiting:
             return {}
         notes = store.read_pending(target)
-        found = {record["key"]: record for own in waiting.values() for record in own}
+        found: dict[str, Record] = {}
+        for records in waiting.values():
+            found |= {record["key"]: record for record in records}
         left = {key: note for key, note in notes.items() if key not in found}
         changed = {}
         for name, keys in tables.items():
             path = target / f"{name}.json"
             if name in waiting or path.exists():
-                own = [record for key, record in found.items() if key in keys]
-                if own:
-                    changed[name] = _merged(path, own, keys, notes, left)
+                new = [record for key, record in found.items() if key in keys]
+                if new:
+                    changed[name] = _merged(path, new, keys, notes, left)
         with _all_or_nothing(source, target):
             target.mkdir(parents=True, exist_ok=True)
             for name, records in changed.items():
@@ -70,8 +75,8 @@ def adopt(
     with contextlib.suppress(OSError):  # not empty
         source.rmdir()
     return {
-        name: Adopted(len(own), len(tables[name] & left.keys()))
-        for name, own in waiting.items()
+        name: Adopted(len(records), len(tables[name] & left.keys()))
+        for name, records in waiting.items()
     }
 
 
@@ -79,10 +84,14 @@ def _waiting(
     source: Path, tables: Mapping[str, Set[str]], names: Iterable[str] | None
 ) -> dict[str, list[Record]]:
     """The records in ``source`` by table, each of them checked."""
-    waiting = {}
-    for name in tables if names is None else names:
+    waiting: dict[str, list[Record]] = {}
+    if not source.is_dir():
+        return waiting
+    if names is None:
+        names = tables
+    for name in names:
         path = source / f"{name}.json"
-        records = store.collect(path) if source.is_dir() else []
+        records = store.collect(path)
         for record in records:
             words = f"{path}: record {record['key']}, {record['method']}"
             if record["key"] not in tables[name]:

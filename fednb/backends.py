@@ -39,13 +39,12 @@ from .training import (
     one_thread,
 )
 
-Correction = Callable[
-    ..., Tensor
-]  # correct(g, th, *args) -> g, on (D,) vectors or (n, D) matrices alike
-Loss = Callable[
-    [Tensor, Tensor], Tensor
-]  # (outputs (B, ...), targets (B,)) -> loss of each sample (B,)
+# correct(g, th, *args) -> g, on (D,) vectors or (n, D) matrices alike
+Correction = Callable[..., Tensor]
+# (outputs (B, ...), targets (B,)) -> loss of each sample (B,)
+Loss = Callable[[Tensor, Tensor], Tensor]
 State = tuple[Tensor, ...]  # an optimiser's memory
+Batch = tuple[Tensor, Tensor, Tensor]  # inputs, targets and weights of samples
 
 
 class Trained(NamedTuple):
@@ -106,59 +105,79 @@ class Lean:
         states: Sequence[State | None],
     ) -> Trained:
         """Train row i (of (n, D)) by plan i."""
-        theta, states = torch.empty_like(rows), list(states)
-        losses = rows.new_full(
-            (len(rows), max((len(p.size) for p in plans), default=0)), math.nan
-        )
+        theta = torch.empty_like(rows)
+        most_steps = max((len(p.size) for p in plans), default=0)
+        losses = rows.new_full((len(rows), most_steps), math.nan)
+        new_states: list[State] = [()] * len(rows)
 
-        def one(worker: Worker, i: int) -> None:
-            given = [a[i] for a in args]
-            loss, states[i] = self._train_client(
+        def train_one(worker: Worker, i: int) -> None:
+            given = [values[i] for values in args]
+            loss, new_states[i] = self._train_client(
                 worker, rows[i], plans[i], local, lr, correct, given, states[i]
             )
             theta[i] = worker.row
             losses[i, : len(loss)] = loss
 
-        self._each(len(rows), one)
-        return Trained(theta, losses, states)
+        self._each(len(rows), train_one)
+        return Trained(theta, losses, new_states)
 
-    def _train_client(self, worker, row, plan, local, lr, correct, given, state):
+    def _train_client(
+        self,
+        worker: Worker,
+        row: Tensor,
+        plan: Plan,
+        local: Local,
+        lr: float,
+        correct: Correction | None,
+        given: Sequence[Tensor],
+        kept: State | None,
+    ) -> tuple[Tensor, State]:
+        """Train the worker's row from ``row`` (D,): losses (S,), optimiser's state."""
         module, flat, trained, forward = worker
-        P, D = self.layout.P, self.layout.D
+        P = self.layout.P
+        buffers = self.layout.D - P
         module.train()
         flat.copy_(row)
-        kept = tuple(s.clone() for s in state or ())
-        state = kept or fresh_state(flat[:P], local)
+        state = fresh_state(flat[:P], local)
+        if kept:
+            state = tuple(tensor.clone() for tensor in kept)
+        frozen: Tensor | None
         whole = correct is not None or local.optimizer == "adam"
         if whole:  # these see the model as one vector
             th = [flat[:P]]
-            memory = [[s] for s in state]
+            memory = [[tensor] for tensor in state]
             frozen = self.frozen
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
             th = [p.data for p in trained]
-            memory = [self._trained_tensors(module, s) for s in state]
+            memory = [self._trained_tensors(module, tensor) for tensor in state]
             frozen = None  # no tensor of these is frozen
         index = plan.index.to(flat.device)
-        shift = None if plan.shift is None else plan.shift.to(flat.device)
+        shift = plan.shift
+        if shift is not None:
+            shift = shift.to(flat.device)
         losses = []
         stream = self._stream(plan.seed, training=True)
         for s, b in enumerate(plan.size):
             if self._stop.is_set():
                 break
-            x, y = (t.index_select(0, index[s, :b]) for t in (self.x, self.y))
+            batch = index[s, :b]
+            x = self.x.index_select(0, batch)
+            y = self.y.index_select(0, batch)
             if shift is not None:
                 x = augment(x, shift[s, :b])
             with stream:
-                outputs = low_precision(forward, x) if local.amp else forward(x)
+                outputs = apply_network(forward, x, local.amp)
                 loss = self.mean_loss(outputs, y)
             losses.append(loss.detach())
             g = gradients(loss, trained)
             if whole:
                 g = [self._as_vector(g)]  # (P,)
             if correct is not None:
-                g = [corrected(correct, F.pad(g[0], (0, D - P)), flat, given)[:P]]
+                g = [corrected(correct, F.pad(g[0], (0, buffers)), flat, given)[:P]]
             descend(th, g, memory, lr, local, frozen)
-        return torch.stack(losses) if losses else flat[:0], state
+        if not losses:
+            return flat[:0], state
+        return torch.stack(losses), state
 
     def _as_vector(self, gradients: Sequence[Tensor]) -> Tensor:  # (P,)
         """Gradients of the trained parameters in their columns, zero in the others."""
@@ -186,24 +205,25 @@ class Lean:
         ``train`` evaluates in training mode. A model that draws random numbers draws
         them from streams that depend on ``seed`` and on the place of the task.
         """
-        done = [
-            list(x.split(batch)) for _, x in tasks
-        ]  # inputs, each to be replaced by its outputs
+        # inputs, each to be replaced by its outputs
+        done = [list(x.split(batch)) for _, x in tasks]
         pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
 
-        def one(worker: Worker, k: int) -> None:
+        def predict_one(worker: Worker, k: int) -> None:
             i, j = pieces[k]
             worker.module.train(train)
             with torch.no_grad(), self._stream(seed + k, training=train):
                 worker.row.copy_(tasks[i][0])
                 done[i][j] = worker.forward(done[i][j])
 
-        self._each(len(pieces), one)
+        self._each(len(pieces), predict_one)
         return [torch.cat(parts) for parts in done]
 
     def _stream(self, seed: int, training: bool) -> AbstractContextManager:
         """The random stream of a model that draws in this mode; else nothing."""
-        return Seeded(seed) if self.draws[training] else nullcontext()
+        if self.draws[training]:
+            return Seeded(seed)
+        return nullcontext()
 
     def _each(self, n: int, task: Callable[[Worker, int], None]) -> None:
         """Run task(worker, i) for i < n on all workers.
@@ -229,8 +249,10 @@ class Lean:
                     self._stop.set()
                     raise TaskError(i, error) from error
 
-        alone = {"initializer": torch.set_num_threads, "initargs": (1,)}
-        with one_thread(), ThreadPoolExecutor(self.workers, **alone) as pool:
+        threads = ThreadPoolExecutor(
+            self.workers, initializer=torch.set_num_threads, initargs=(1,)
+        )
+        with one_thread(), threads as pool:
             futures = [pool.submit(work, worker) for worker in self._pool[:n]]
             try:
                 for future in futures:
@@ -293,14 +315,11 @@ class Batched:
         self._module = copy.deepcopy(module).train()
         self._norms = [m for m in self._module.modules() if isinstance(m, _BatchNorm)]
         for norm in self._norms:
-            norm.__class__, norm.num_batches_tracked = RaggedNorm, None
-        for conv in (m for m in self._module.modules() if type(m) is nn.Conv2d):
-            if (
-                conv.groups == 1
-                and conv.padding_mode == "zeros"
-                and not isinstance(conv.padding, str)
-            ):
-                conv.__class__ = UnfoldConv
+            norm.__class__ = RaggedNorm
+            norm.num_batches_tracked = None
+        for layer in self._module.modules():
+            if type(layer) is nn.Conv2d and can_unfold(layer):
+                layer.__class__ = UnfoldConv
 
     def train(
         self,
@@ -317,60 +336,77 @@ class Batched:
         Clients with most steps come first, so that those still at work are a prefix.
         """
         steps = np.array([len(p.size) for p in plans], dtype=int)
-        theta, states = rows.clone(), list(states)
+        theta = rows.clone()
         losses = rows.new_full((len(rows), int(steps.max(initial=0))), math.nan)
+        new_states: list[State] = [()] * len(rows)
         order = np.argsort(-steps, kind="stable")
         size = self.chunk
         if size is None:
-            size = self._chunk_that_fits(plans, rows) if len(rows) else 1
-        for who in (order[at : at + size] for at in range(0, len(order), size)):
-            i = torch.as_tensor(who, device=rows.device)
-            some, given = [plans[k] for k in who], [a[i] for a in args]
+            size = self._chunk_that_fits(plans, rows)
+        for first in range(0, len(order), size):
+            chunk = order[first : first + size]
+            i = torch.as_tensor(chunk, device=rows.device)
             done = self._train_chunk(
-                rows[i], some, local, lr, correct, given, [states[k] for k in who]
+                rows[i],
+                [plans[k] for k in chunk],
+                local,
+                lr,
+                correct,
+                [values[i] for values in args],
+                [states[k] for k in chunk],
             )
-            theta[i], losses[i, : steps[who[0]]] = done.theta, done.losses
-            for k, state in zip(who, done.states, strict=True):
-                states[k] = state
-        return Trained(theta, losses, states)
+            theta[i] = done.theta
+            losses[i, : steps[chunk[0]]] = done.losses
+            for k, state in zip(chunk, done.states, strict=True):
+                new_states[k] = state
+        return Trained(theta, losses, new_states)
 
-    def _train_chunk(self, rows, plans, local, lr, correct, given, states) -> Trained:
-        P, D = self.layout.P, self.layout.D
+    def _train_chunk(
+        self,
+        rows: Tensor,
+        plans: Sequence[Plan],
+        local: Local,
+        lr: float,
+        correct: Correction | None,
+        given: Sequence[Tensor],
+        states: Sequence[State | None],
+    ) -> Trained:
+        """Train row i (of (m, D)) by plan i, all clients at once."""
+        P = self.layout.P
         B = self.largest  # the same padding whoever is in the chunk
         if local.batch_size is not None:
             B = min(local.batch_size, self.largest)
-        index, weight, shift = stack(
-            plans, B, rows
-        )  # (S, m, B), (S, m, B), (S, m, B, 3)
+        # (S, m, B), (S, m, B), (S, m, B, 3)
+        index, weight, shift = stack(plans, B, rows)
         active = [sum(len(p.size) > s for p in plans) for s in range(len(index))]
         rows = rows.clone()  # (m, D)
-        th, buffers = rows[:, :P], rows[:, P:]
+        th = rows[:, :P]
+        buffers = rows[:, P:]
         state = fresh_state(th, local)
         for i, kept in enumerate(states):
-            for all_clients, own in zip(state, kept or (), strict=False):
-                all_clients[i] = own
+            for all_clients, one_client in zip(state, kept or (), strict=False):
+                all_clients[i] = one_client
         losses = rows.new_full((len(rows), len(index)), math.nan)
         for s, a in enumerate(active):  # the first a clients still have a batch
-            batch = index[s, :a]  # (a, B)
-            x = self.x[batch]  # (a, B, ...)
+            samples = index[s, :a]  # (a, B)
+            x = self.x[samples]  # (a, B, ...)
             if shift is not None:
-                x = augment(x.flatten(0, 1), shift[s, :a].flatten(0, 1)).unflatten(
-                    0, batch.shape
-                )
-            batch = (x, self.y[batch], weight[s, :a])
+                moved = augment(x.flatten(0, 1), shift[s, :a].flatten(0, 1))
+                x = moved.unflatten(0, samples.shape)
+            batch = (x, self.y[samples], weight[s, :a])
             g, (losses[:a, s], buffers[:a]) = self._gradients(
                 th[:a], buffers[:a], batch, local.amp
             )
             if correct is not None:
-                g = corrected(
-                    correct, F.pad(g, (0, D - P)), rows[:a], [v[:a] for v in given]
-                )[:, :P]
+                padded = F.pad(g, (0, buffers.shape[1]))
+                g = corrected(correct, padded, rows[:a], [v[:a] for v in given])[:, :P]
             descend([th[:a]], [g], [[v[:a]] for v in state], lr, local, self.frozen)
-        return Trained(
-            rows, losses, [tuple(v[i].clone() for v in state) for i in range(len(rows))]
-        )
+        new_states = [tuple(v[i].clone() for v in state) for i in range(len(rows))]
+        return Trained(rows, losses, new_states)
 
-    def _gradients(self, th, buffers, batch, amp):
+    def _gradients(
+        self, th: Tensor, buffers: Tensor, batch: Batch, amp: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Gradient (a, P) of each client's loss at its own parameters.
 
         And (losses (a,), new buffers (a, D - P)).
@@ -378,20 +414,20 @@ class Batched:
         layout = self.layout
         names = layout.names[layout.n_parameters :]
 
-        def loss_of(p, b, x, y, w):  # (P,), (D - P,), (B, ...), (B,), (B,)
-            tensors = {
-                name: t.clone()
-                for name, t in layout.tensors(torch.cat([p.detach(), b])).items()
-            }
-            tensors |= layout.tensors(
-                p
-            )  # BatchNorm writes into the clones of its buffers
+        def loss_of(p: Tensor, b: Tensor, x: Tensor, y: Tensor, w: Tensor):
+            # (P,), (D - P,), (B, ...), (B,), (B,)
+            both = layout.tensors(torch.cat([p.detach(), b]))
+            tensors = {name: tensor.clone() for name, tensor in both.items()}
+            # BatchNorm writes into the clones of its buffers
+            tensors |= layout.tensors(p)
             for norm in self._norms:
                 norm.weights = w
-            run = partial(functional_call, self._module, tensors)  # of a batch
-            losses = self.loss(low_precision(run, x) if amp else run(x), y)  # (B,)
+            network = partial(functional_call, self._module, tensors)
+            losses = self.loss(apply_network(network, x, amp), y)  # (B,)
             loss = (losses * w).sum() / w.sum()
-            new = torch.cat([tensors[name].view(-1) for name in names]) if names else b
+            new = b
+            if names:
+                new = torch.cat([tensors[name].view(-1) for name in names])
             return loss, (loss.detach(), new)
 
         return vmap(grad(loss_of, has_aux=True))(th, buffers, *batch)
@@ -402,26 +438,35 @@ class Batched:
         A client takes what two samples save for the backward pass, times two for
         gradients, and some rows.
         """
-        seen: list[int] = []
+        if len(rows) == 0:
+            return 1
+        saved: list[int] = []
+
+        def note_size(tensor: Tensor) -> Tensor:
+            saved.append(tensor.nbytes)
+            return tensor
+
         row = rows[0].clone().requires_grad_()
+        tensors = {name: t.clone() for name, t in self.layout.tensors(row).items()}
         for norm in self._norms:
             norm.weights = rows.new_ones(2)
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda t: (seen.append(t.nbytes), t)[1], lambda t: t
-        ):
-            functional_call(
-                self._module,
-                {n: t.clone() for n, t in self.layout.tensors(row).items()},
-                (self.x[:2],),
-            )
-        per_client = (
-            sum(seen) * max(p.index.shape[1] for p in plans) + 8 * rows[0].nbytes
-        )
+        with torch.autograd.graph.saved_tensors_hooks(note_size, lambda t: t):
+            functional_call(self._module, tensors, (self.x[:2],))
+        largest_batch = max(p.index.shape[1] for p in plans)
+        per_client = sum(saved) * largest_batch + 8 * rows[0].nbytes
         budget = self.memory
         if budget is None:
-            free = torch.cuda.mem_get_info(rows.device)[0] if rows.is_cuda else 4e9
+            free = 4e9
+            if rows.is_cuda:
+                free = torch.cuda.mem_get_info(rows.device)[0]
             budget = 0.5 * free
         return max(1, int(budget / per_client))
+
+
+def can_unfold(conv: nn.Conv2d) -> bool:
+    """Whether `UnfoldConv` computes what this layer does."""
+    zero_padding = conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+    return conv.groups == 1 and zero_padding
 
 
 class UnfoldConv(nn.Conv2d):
@@ -434,24 +479,20 @@ class UnfoldConv(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Convolve x (B, C, H, W)."""
-        patches = F.unfold(
+        assert not isinstance(self.padding, str)  # see `can_unfold`
+        patches = F.unfold(  # (B, C k k, L)
             x, self.kernel_size, self.dilation, self.padding, self.stride
-        )  # (B, C k k, L)
+        )
         y = self.weight.flatten(1) @ patches.transpose(0, 1).flatten(1)  # (O, B L)
         y = y.unflatten(1, (len(x), -1)).transpose(0, 1)  # (B, O, L)
         if self.bias is not None:
             y = y + self.bias[:, None]
-        sides = zip(
-            x.shape[2:],
-            self.kernel_size,
-            self.dilation,
-            self.padding,
-            self.stride,
-            strict=True,
-        )
-        return y.unflatten(
-            2, [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in sides]
-        )
+        sides = []
+        for axis in (0, 1):
+            padded = x.shape[2 + axis] + 2 * self.padding[axis]
+            reach = self.dilation[axis] * (self.kernel_size[axis] - 1)
+            sides.append((padded - reach - 1) // self.stride[axis] + 1)
+        return y.unflatten(2, sides)
 
 
 class RaggedNorm(_BatchNorm):
@@ -464,24 +505,25 @@ class RaggedNorm(_BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x (B, C, ...) as nn.BatchNorm does, by means over real samples."""
-        dims, wide = [0, *range(2, x.dim())], [1] * (x.dim() - 1)
-        w = self.weights.view(-1, *wide)
+        dims = [0, *range(2, x.dim())]  # all but the channels
+        per_sample = (-1, *[1] * (x.dim() - 1))
+        per_channel = (-1, *[1] * (x.dim() - 2))
+        w = self.weights.view(per_sample)
         count = self.weights.sum() * math.prod(x.shape[2:])
         mu = (x * w).sum(dims, keepdim=True) / count
         var = ((x - mu).square() * w).sum(dims, keepdim=True) / count
-        if self.track_running_stats:
-            self.running_mean.mul_(1 - self.momentum).add_(
-                self.momentum * mu.detach().flatten()
-            )
-            self.running_var.mul_(1 - self.momentum).add_(
-                self.momentum * var.detach().flatten() * count / (count - 1)
-            )
+        if self.running_mean is not None and self.running_var is not None:
+            rate = self.momentum
+            if rate is None:
+                raise ValueError("BatchNorm(momentum=None) is not supported here")
+            new_mean = rate * mu.detach().flatten()
+            new_var = rate * var.detach().flatten() * count / (count - 1)
+            self.running_mean.mul_(1 - rate).add_(new_mean)
+            self.running_var.mul_(1 - rate).add_(new_var)
         y = (x - mu) * (var + self.eps).rsqrt()
-        return (
-            y * self.weight.view(-1, *wide[1:]) + self.bias.view(-1, *wide[1:])
-            if self.affine
-            else y
-        )
+        if not self.affine:
+            return y
+        return y * self.weight.view(per_channel) + self.bias.view(per_channel)
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
@@ -520,19 +562,20 @@ def modes_that_draw(module: nn.Module, x: Tensor) -> dict[bool, bool]:
     return {mode: draws(trial.train(mode), two_samples) for mode in (False, True)}
 
 
-def low_precision(forward: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Run the forward pass in bfloat16, and give its outputs back in x's type."""
+def apply_network(forward: Callable[[Tensor], Tensor], x: Tensor, amp: bool) -> Tensor:
+    """Outputs for x; with ``amp`` computed in bfloat16 and given back in x's type."""
+    if not amp:
+        return forward(x)
     with torch.autocast(x.device.type, torch.bfloat16):
         return forward(x).to(x.dtype)
 
 
 def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
     """Gradient of the loss for each parameter; zero for one that is not used."""
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return [
-        torch.zeros_like(p) if g is None else g
-        for g, p in zip(found, parameters, strict=True)
-    ]
+    found = torch.autograd.grad(
+        loss, parameters, allow_unused=True, materialize_grads=True
+    )
+    return list(found)
 
 
 def corrected(
@@ -558,20 +601,20 @@ def stack(
     S = max(len(p.index) for p in plans)
     index = torch.zeros(S, len(plans), B, dtype=torch.int64)
     weight = torch.zeros(S, len(plans), B, dtype=rows.dtype)
-    shift = (
-        None
-        if plans[0].shift is None
-        else torch.zeros(S, len(plans), B, 3, dtype=torch.int64)
-    )
+    shift = None
+    if plans[0].shift is not None:
+        shift = torch.zeros(S, len(plans), B, 3, dtype=torch.int64)
     for k, p in enumerate(plans):
         steps, b = p.index.shape
         index[:, k] = p.index[0, 0]
         index[:steps, k, :b] = p.index
         weight[:steps, k] = torch.arange(B) < torch.from_numpy(p.size)[:, None]
-        if shift is not None:
+        if shift is not None and p.shift is not None:
             shift[:steps, k, :b] = p.shift
-    move = [
-        None if t is None else t.to(rows.device, non_blocking=True)
-        for t in (index, weight, shift)
-    ]
-    return tuple(move)
+    if shift is not None:
+        shift = shift.to(rows.device, non_blocking=True)
+    return (
+        index.to(rows.device, non_blocking=True),
+        weight.to(rows.device, non_blocking=True),
+        shift,
+    )

@@ -115,8 +115,9 @@ def integers(count: int | None = None) -> Rule:
         right_length = count is None or len(value) == count
         return right_length and all(_is_integer(v) and v >= 1 for v in value)
 
-    number = "" if count is None else f"{count} "
-    return Rule(holds, f"a sequence of {number}integers >= 1")
+    if count is None:
+        return Rule(holds, "a sequence of integers >= 1")
+    return Rule(holds, f"a sequence of {count} integers >= 1")
 
 
 def integer(least: int | None = None, most: int | None = None) -> Rule:
@@ -147,14 +148,16 @@ def number(
             return False
         return _within(value, least=least, most=most, above=above, below=below)
 
-    kind = "a number" if infinite else "a finite number"
-    return Rule(
-        holds,
-        f"{kind}{limits}",
-        "number",
-        least=above if least is None else least,
-        most=below if most is None else most,
-    )
+    kind = "a finite number"
+    if infinite:
+        kind = "a number"
+    lowest = least
+    if lowest is None:
+        lowest = above
+    highest = most
+    if highest is None:
+        highest = below
+    return Rule(holds, f"{kind}{limits}", "number", least=lowest, most=highest)
 
 
 def choice(*options: Any) -> Rule:
@@ -227,7 +230,9 @@ def _limits(
     """Words for the bounds: `` >= 0 and < 1``."""
     bounds = {">=": least, ">": above, "<=": most, "<": below}
     words = [f"{sign} {bound:g}" for sign, bound in bounds.items() if bound is not None]
-    return " " + " and ".join(words) if words else ""
+    if not words:
+        return ""
+    return " " + " and ".join(words)
 
 
 sampled = Rule(

@@ -25,9 +25,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import tables
+import numpy as np
+
+from . import store, tables
 
 if TYPE_CHECKING:
     from .tables import Pair, Table
@@ -66,22 +68,19 @@ class Interval(NamedTuple):
 
 def effect(pair: Pair) -> Interval:
     """The interval of a paired difference, in percent points if it is one of shares."""
-    scale = 100 if pair.points else 1
+    scale = 1
+    if pair.points:
+        scale = 100
     return Interval(scale * pair.mean, scale * pair.low, scale * pair.high)
 
 
 def mean_of(values: Iterable[float]) -> Interval:
     """The mean of some numbers with its 95 % t-interval."""
-    from scipy.stats import t
-
-    x = [float(value) for value in values]
-    if not x or any(math.isnan(value) for value in x):
+    x = np.array([float(value) for value in values])
+    if len(x) == 0 or np.isnan(x).any():
         raise ValueError(f"mean_of({x}): give at least one number, and no nan")
-    mean = sum(x) / len(x)
-    if len(x) == 1:
-        return Interval(mean, math.nan, math.nan)
-    variance = sum((value - mean) ** 2 for value in x) / (len(x) - 1)
-    half = float(t.ppf(0.975, len(x) - 1)) * math.sqrt(variance / len(x))
+    mean = float(x.mean())
+    half = tables.half_width(x)
     return Interval(mean, mean - half, mean + half)
 
 
@@ -221,20 +220,24 @@ def _line(claim: Claim) -> str:
     verdict = (
         f'<span class="verdict {kind}">{MARKS[claim.verdict]} {claim.verdict}</span>'
     )
-    bar = "" if claim.interval is None else _bar(claim, kind)
+    bar = ""
+    if claim.interval is not None:
+        bar = _bar(claim, claim.interval, kind)
     return (
         f'<div class="line" role="listitem"><div>{escape(claim.statement)}</div>'
         f"<div>{bar}</div><div>{verdict} {escape(_numbers(claim))}</div></div>"
     )
 
 
-def _bar(claim: Claim, kind: str) -> str:
+def _bar(claim: Claim, interval: Interval, kind: str) -> str:
     """The interval, its mean and the paper's effect around the claim's line, as SVG."""
-    assert claim.interval is not None
-    mean, low, high = (x - claim.threshold for x in claim.interval)
-    paper = None if claim.printed is None else claim.printed - claim.threshold
-    ends = [x for x in (mean, low, high, paper) if x is not None and not math.isnan(x)]
-    longest = max(map(abs, ends)) or 1.0
+    mean, low, high = (x - claim.threshold for x in interval)
+    paper = None
+    ends = [mean, low, high]
+    if claim.printed is not None:
+        paper = claim.printed - claim.threshold
+        ends.append(paper)
+    longest = max(abs(x) for x in ends if not math.isnan(x)) or 1.0
     at = partial(_place, longest=longest)
     parts = ['<path d="M0 -9V9" stroke="currentColor" stroke-width="1"/>']
     if low < high:
@@ -283,9 +286,9 @@ def write(path: str | Path, claims: Iterable[Claim]) -> None:
     for claim in claims:
         row = asdict(claim)
         if claim.interval is not None:
-            row["interval"] = [_number(x) for x in claim.interval]
+            row["interval"] = store.plain([float(x) for x in claim.interval])
         if claim.printed is not None:
-            row["printed"] = _number(claim.printed)
+            row["printed"] = store.plain(float(claim.printed))
         rows.append(row | {"verdict": claim.verdict})
     page = {"claims": rows}
     text = json.dumps(page, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -299,7 +302,9 @@ def read(path: str | Path) -> list[Claim]:
     for row in page["claims"]:
         verdict = row.pop("verdict")
         if row["interval"] is not None:
-            row["interval"] = Interval(*(_unwrapped(x) for x in row["interval"]))
+            # None stands for nan
+            ends = np.array(row["interval"], dtype=float).tolist()
+            row["interval"] = Interval(*ends)
         claim = Claim(**row)
         if claim.verdict != verdict:
             raise ValueError(
@@ -308,11 +313,3 @@ def read(path: str | Path) -> list[Claim]:
             )
         claims.append(claim)
     return claims
-
-
-def _number(x: float) -> float | None:
-    return None if math.isnan(x) else float(f"{x:.6g}")
-
-
-def _unwrapped(x: Any) -> float:
-    return math.nan if x is None else x

@@ -194,7 +194,9 @@ def best_spectral(
             sizes = np.bincount(labels)
             if len(sizes) < n or sizes.min() < smallest:
                 continue  # clients that coincide make fewer clusters
-            features = A if score_on == "affinity" else maps[:, 1 : n + 1]
+            features = A
+            if score_on == "embedding":
+                features = maps[:, 1 : n + 1]
             score = davies_bouldin_of_rows(features, labels)
             if score < best.score:
                 best = Spectral(torch.from_numpy(labels), score)
@@ -249,7 +251,9 @@ def components(links: Tensor | np.ndarray) -> Tensor:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    matrix = links.detach().cpu() if isinstance(links, Tensor) else links
+    matrix = links
+    if isinstance(links, Tensor):
+        matrix = links.detach().cpu()
     matrix = checks.array("components", "links", matrix)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or np.isnan(matrix).any():
         raise ValueError(
@@ -371,7 +375,9 @@ def by_distance(
         equal = np.ones(len(distances))
         return weighted_kmeans(D, equal, min(k, len(distances)), seed)
     if clusterer == "affinity":
-        similarities = distances if swapped else -distances
+        similarities = -distances
+        if swapped:
+            similarities = distances
         return _named(affinity_propagation(similarities, seed), D)
     if clusterer == "meanshift":
         return mean_shift(D)
@@ -491,7 +497,9 @@ def _one_cluster(like: Tensor | np.ndarray) -> Tensor:
 
 def _device(x: Tensor | np.ndarray) -> torch.device:
     """Where results for the argument ``x`` belong; arrays are on the CPU."""
-    return x.device if isinstance(x, Tensor) else torch.device("cpu")
+    if isinstance(x, Tensor):
+        return x.device
+    return torch.device("cpu")
 
 
 def _off_diagonal(A: np.ndarray) -> np.ndarray:

@@ -36,19 +36,26 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     in place between calls. Forward hooks may not run; each thread needs its own module.
     """
     layers = _pool_first(_leaves(module))
-    if not any(type(a) is nn.MaxPool2d for a in layers) or any(
-        type(a) not in KNOWN for a in layers
-    ):
+    kinds = [type(layer) for layer in layers]
+    if nn.MaxPool2d not in kinds or any(kind not in KNOWN for kind in kinds):
         return None
-    paired = _pairs_pay(layers)
     first: Any = layers[0]
+    rest = layers
+    paired = _pairs_pay(layers)
+    if paired:
+        rest = layers[3:]
 
     def forward(x: Tensor) -> Tensor:
         if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return module(x)
-        x = _paired(first, x) if paired else _channels_last(x)
-        for layer in layers[3:] if paired else layers:
-            x = layer(_channels_last(x) if type(layer) is nn.MaxPool2d else x)
+        if paired:
+            x = _paired(first, x)
+        else:
+            x = _channels_last(x)
+        for layer in rest:
+            if type(layer) is nn.MaxPool2d:
+                x = _channels_last(x)
+            x = layer(x)
         return x
 
     return forward
@@ -66,24 +73,29 @@ def keep_memory(largest: int = 32 << 20) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
+    M_MMAP_THRESHOLD = -3  # of <malloc.h>
+    M_TRIM_THRESHOLD = -1
     return bool(
-        mallopt(-3, largest) and mallopt(-1, 2**31 - 1)
-    )  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of <malloc.h>
+        mallopt(M_MMAP_THRESHOLD, largest) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    )
 
 
 def _leaves(module: nn.Module) -> list[nn.Module]:
-    return (
-        [a for child in module for a in _leaves(child)]
-        if type(module) is nn.Sequential
-        else [module]
-    )
+    """The layers of nested `nn.Sequential` in their order."""
+    is_plain = type(module) is nn.Sequential  # a subclass may do something else
+    if not isinstance(module, nn.Sequential) or not is_plain:
+        return [module]
+    leaves = []
+    for child in module:
+        leaves += _leaves(child)
+    return leaves
 
 
 def _pool_first(layers: list[nn.Module]) -> list[nn.Module]:
     """max(relu(z)) = relu(max(z)): exchange each ReLU with the MaxPool2d after it."""
     for i in range(len(layers) - 1):
         if type(layers[i]) is nn.ReLU and type(layers[i + 1]) is nn.MaxPool2d:
-            layers[i], layers[i + 1] = layers[i + 1], layers[i]
+            layers[i : i + 2] = [layers[i + 1], layers[i]]
     return layers
 
 
@@ -96,33 +108,30 @@ def _pairs_pay(layers: list[nn.Module]) -> bool:
         return False
     conv: Any = layers[0]
     pool: Any = layers[1]
-    plain = (conv.stride, conv.dilation, conv.groups, conv.padding_mode) == (
-        (1, 1),
-        (1, 1),
-        1,
-        "zeros",
+    plain = (
+        conv.stride == (1, 1)
+        and conv.dilation == (1, 1)
+        and conv.groups == 1
+        and conv.padding_mode == "zeros"
+        and not isinstance(conv.padding, str)
     )
-    pairs = [
-        a if isinstance(a, tuple) else (a, a)
-        for a in (pool.kernel_size, pool.stride, pool.padding, pool.dilation)
-    ]
     halves = (
-        pairs == [(2, 2), (2, 2), (0, 0), (1, 1)]
+        pool.kernel_size in (2, (2, 2))
+        and pool.stride in (2, (2, 2))
+        and pool.padding in (0, (0, 0))
+        and pool.dilation in (1, (1, 1))
         and not pool.ceil_mode
         and not pool.return_indices
     )
-    return (
-        plain
-        and halves
-        and not isinstance(conv.padding, str)
-        and 2 * conv.out_channels <= LANES
-    )
+    return plain and halves and 2 * conv.out_channels <= LANES
 
 
 def _channels_last(x: Tensor) -> Tensor:
     # clone, not contiguous(): one channel is the same bytes in both layouts, and only
     # fresh strides say which is meant
-    return x if x.stride(1) == 1 else x.clone(memory_format=torch.channels_last)
+    if x.stride(1) == 1:
+        return x
+    return x.clone(memory_format=torch.channels_last)
 
 
 def _paired(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -153,7 +162,9 @@ class _PoolReLU(torch.autograd.Function):
         rightwards = torch.gt(right, left, out=torch.empty_like(m))
         downwards = torch.gt(bottom, top, out=m.new_empty(top.shape))
         y = torch.maximum(top, bottom)
-        y = (y if b is None else y.add_(b.view(-1, 1, 1))).relu_()
+        if b is not None:
+            y.add_(b.view(-1, 1, 1))
+        y.relu_()
         ctx.save_for_backward(rightwards, downwards, y)
         return y
 
@@ -163,14 +174,17 @@ class _PoolReLU(torch.autograd.Function):
         rightwards, downwards, y = ctx.saved_tensors
         N, D, H, W = rightwards.shape
         g = torch.ops.aten.threshold_backward(g.contiguous(), y, 0)
-        dm, dz = g.new_empty(N, D, H, W), g.new_empty(N, 2 * D, H, W)
-        (top, bottom), (left, right) = _row_pairs(dm), dz.chunk(2, 1)
-        torch.sub(
-            g, torch.mul(g, downwards, out=bottom), out=top
-        )  # each number of g goes one of the two ways
+        dm = g.new_empty(N, D, H, W)
+        dz = g.new_empty(N, 2 * D, H, W)
+        top, bottom = _row_pairs(dm)
+        left, right = dz.chunk(2, 1)
+        # each number of g goes one of the two ways
+        torch.sub(g, torch.mul(g, downwards, out=bottom), out=top)
         dm[:, :, H // 2 * 2 :] = 0
         torch.sub(dm, torch.mul(dm, rightwards, out=right), out=left)
-        return dz, g.sum((0, 2, 3)) if ctx.needs_input_grad[1] else None
+        if not ctx.needs_input_grad[1]:
+            return dz, None
+        return dz, g.sum((0, 2, 3))
 
 
 def _row_pairs(m: Tensor) -> tuple[Tensor, Tensor]:

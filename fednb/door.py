@@ -12,6 +12,7 @@ to the signatures below.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from . import checks
 
 if TYPE_CHECKING:
     from .backends import Correction
@@ -273,6 +276,17 @@ class Judge(Fed, Protocol):
 
 
 # --- checks of what is asked ----------------------------------------------------------
+
+
+def num_sampled(sampled: int | float, K: int) -> int:
+    """How many of K clients ``sampled`` means: a number, at most K, or a fraction.
+
+    ``fed.sample`` draws that many.
+    """
+    checks.argument("num_sampled", "sampled", sampled, checks.sampled)
+    if isinstance(sampled, float):
+        return math.ceil(sampled * K)
+    return min(sampled, K)
 
 
 def client_numbers(

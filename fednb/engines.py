@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ TRIES = 3
 TICK = 0.5  # seconds between two looks at the workers
 
 Work = Callable[[Any], Any]
-Outcomes = Iterator[tuple[Any, Any] | None]
+Outcomes = Generator[tuple[Any, Any] | None, None, None]
 
 
 class Failure(NamedTuple):
@@ -113,7 +113,9 @@ class _Worker:
         """Seconds since the run was last heard of."""
         since_start = time.monotonic() - self.since
         beat = store.heartbeat(folder, self.task.key)
-        return since_start if beat is None else min(since_start, beat[1])
+        if beat is None:
+            return since_start
+        return min(since_start, beat[1])
 
     def finish(self) -> tuple[Any, Any, bool]:
         """The task, its outcome, and whether the process died over it."""
@@ -122,10 +124,11 @@ class _Worker:
         error = self.future.exception()
         if error is None:
             return task, self.future.result(), False
+        words = repr(error)
         died = not _is_about_the_task(error)
         if died:
             self.stop()
-        words = f"the process died {TRIES} times over it" if died else repr(error)
+            words = f"the process died {TRIES} times over it"
         return task, Failure(f"{words}: {type(error).__name__}"), died
 
     def stop(self) -> None:
@@ -149,8 +152,10 @@ def worker_environment(number: int, jobs: int) -> dict[str, str]:
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = dict.fromkeys(names, threads)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = visible.split(",") if visible else map(str, range(torch.cuda.device_count()))
-    gpus = [gpu for gpu in gpus if gpu.strip()]
+    if visible:
+        gpus = [gpu for gpu in visible.split(",") if gpu.strip()]
+    else:
+        gpus = [str(number) for number in range(torch.cuda.device_count())]
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = gpus[number % len(gpus)]
     return environment
@@ -198,10 +203,10 @@ def dask(tasks: Sequence[Any], work: Work, address: str) -> Outcomes:
                 time.sleep(TICK)
                 for future in [f for f in futures if f.done()]:
                     task = futures.pop(future)
-                    error = future.exception() if future.status != "finished" else None
-                    if error is None:
+                    if future.status == "finished":
                         yield task, future.result()
                     else:
+                        error = future.exception()
                         yield task, Failure(f"{type(error).__name__}: {error}")
                 yield None
         finally:

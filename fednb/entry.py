@@ -53,7 +53,9 @@ def check_options(**options: Any) -> None:
 def find_device(device: str | torch.device) -> torch.device:
     """The device of that name; ``"auto"`` is the GPU if there is one."""
     if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("cpu")
     try:
         if isinstance(device, str | torch.device):
             torch.empty(0, device=device)
@@ -125,10 +127,10 @@ def sample_lists(parts: Partition, samples: int) -> Partition:
             f"{len(parts.train)} training lists and {len(parts.test)} test lists: "
             "one each per client"
         )
-    train = [_sample_list(own, k, samples) for k, own in enumerate(parts.train)]
-    test = [_sample_list(own, k, samples) for k, own in enumerate(parts.test)]
-    for k, own in enumerate(train):
-        if len(own) == 0:
+    train = [_sample_list(held, k, samples) for k, held in enumerate(parts.train)]
+    test = [_sample_list(held, k, samples) for k, held in enumerate(parts.test)]
+    for k, held in enumerate(train):
+        if len(held) == 0:
             raise ValueError(
                 f"client {k} has no training samples: raise min_size in the "
                 "partition, or drop it"
@@ -143,7 +145,9 @@ def sample_lists(parts: Partition, samples: int) -> Partition:
             raise ValueError(
                 f"{len(validation)} validation lists for {len(train)} clients"
             )
-        validation = [_sample_list(own, k, samples) for k, own in enumerate(validation)]
+        validation = [
+            _sample_list(held, k, samples) for k, held in enumerate(validation)
+        ]
         for k, lists in enumerate(zip(train, validation, test, strict=True)):
             if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
                 raise ValueError(
@@ -171,7 +175,8 @@ def _numbers(value: Any, name: str) -> np.ndarray:
     """A writeable array of real numbers in a form that torch can take over."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
-        value = value.float() if value.dtype == torch.bfloat16 else value
+        if value.dtype == torch.bfloat16:  # numpy has no such type
+            value = value.float()
     array = checks.array("Federation", name, value)
     if array.ndim == 0:
         raise ValueError(f"Federation({name}={value!r}): need an array of numbers")
@@ -219,11 +224,11 @@ def _check_finite(values: Tensor, name: str) -> None:
         )
 
 
-def _sample_list(own: Any, client: int, samples: int) -> np.ndarray:
+def _sample_list(held: Any, client: int, samples: int) -> np.ndarray:
     """One client's list of samples, int64."""
-    if isinstance(own, Tensor):
-        own = own.detach().cpu()
-    array = checks.array("Federation", f"parts, client {client}", own)
+    if isinstance(held, Tensor):
+        held = held.detach().cpu()
+    array = checks.array("Federation", f"parts, client {client}", held)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -231,10 +236,10 @@ def _sample_list(own: Any, client: int, samples: int) -> np.ndarray:
             f"a sample list of client {client} has type {array.dtype} and shape "
             f"{array.shape}: need a vector of integers"
         )
-    if len(array) and (array.min() < 0 or array.max() >= samples):
-        worst = array.min() if array.min() < 0 else array.max()
+    outside = array[(array < 0) | (array >= samples)]
+    if len(outside):
         raise ValueError(
-            f"client {client} names sample {worst}, but the data has {samples}"
+            f"client {client} names sample {outside[0]}, but the data has {samples}"
         )
     return array.astype(np.int64, copy=False)
 
@@ -344,5 +349,6 @@ def _name(function: Any) -> str:
     """What to call a function in an error."""
     while isinstance(function, partial):
         function = function.func
-    kind = function if hasattr(function, "__qualname__") else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    if not hasattr(function, "__qualname__"):
+        function = type(function)
+    return f"{function.__module__}.{function.__qualname__}"

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from . import __version__, checks, data, engines, metrics, store
-from .door import Judge, Meter
+from .door import Event, Judge, Meter
 from .federation import Federation
 from .history import History
 from .identity import describe, digest, revision
@@ -41,8 +41,7 @@ def measure(fed: Judge, state: Any) -> dict[str, Any]:
     each client uses its row. It may have ``clusters`` (K,) where several rows belong to
     one cluster; without it a row is a cluster.
     """
-    votes = getattr(state, "votes", None)
-    result = fed.evaluate(state.theta, state.labels if votes is None else votes)
+    result = fed.evaluate(state.theta, serving(state))
     confusion = result.confusion.cpu().numpy()  # (K, classes, classes)
     tested = confusion.sum((1, 2))
     accuracy = metrics.accuracy(confusion)
@@ -57,7 +56,20 @@ def measure(fed: Judge, state: Any) -> dict[str, Any]:
         "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
         "macro_f1_union": metrics.average(metrics.macro_f1(confusion, over="union")),
     }
-    return out | measure_clusters(fed, getattr(state, "clusters", state.labels))
+    return out | measure_clusters(fed, clusters_of(state))
+
+
+def serving(state: Any) -> torch.Tensor:
+    """What serves each client: the state's ``votes`` (K, C), or else labels (K,)."""
+    votes = getattr(state, "votes", None)
+    if votes is not None:
+        return votes
+    return state.labels
+
+
+def clusters_of(state: Any) -> torch.Tensor:  # (K,)
+    """Each client's cluster: the state's ``clusters``, or else its labels."""
+    return getattr(state, "clusters", state.labels)
 
 
 def measure_clusters(fed: Judge, labels: Any) -> dict[str, Any]:
@@ -154,8 +166,9 @@ def _rounds(
     if checkpoint is not None and Path(checkpoint).exists():
         history, done = _resume(Path(checkpoint), identity, state, fed, rounds)
     history.events = fed.events
-    seconds_before = history.rows[-1]["seconds"] if history.rows else 0.0
-    clock = time.perf_counter() - seconds_before
+    clock = time.perf_counter()
+    if history.rows:
+        clock -= history.rows[-1]["seconds"]
     saved_at = time.monotonic()
 
     def save() -> None:
@@ -294,7 +307,9 @@ def _measure_arms(fed: Judge, state: ArmsState, measure: Measure) -> dict[str, A
 
 def silent(yes: bool) -> dict[str, bool]:
     """Keyword that silences a progress bar; without it tqdm heeds TQDM_DISABLE."""
-    return {"disable": True} if yes else {}
+    if yes:
+        return {"disable": True}
+    return {}
 
 
 def _shown(numbers: dict[str, Any]) -> dict[str, str]:
@@ -357,7 +372,7 @@ def _resume(
             "more rounds, or choose another checkpoint file"
         )
     fed.restore(trees["fed"])
-    fed.events[:] = [tuple(event) for event in meta["events"]]
+    fed.events[:] = [Event(*event) for event in meta["events"]]
     return History(meta["rows"], _moved(trees["state"], fed.device)), meta["done"]
 
 
@@ -367,7 +382,9 @@ def _moved(value: Any, device: torch.device) -> Any:
         return value.to(device)
     if isinstance(value, tuple):
         items = [_moved(v, device) for v in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if hasattr(value, "_fields"):  # a NamedTuple
+            return type(value)(*items)
+        return tuple(items)
     return value
 
 
@@ -404,7 +421,7 @@ class Task:
     official: bool = False  # test on official samples, see partition.match_test
     measure: Measure = measure
     train_rows: int | None = None  # refuse data with another number of training rows
-    tags: dict[str, str | int] = field(default_factory=dict)
+    tags: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def spec(self) -> dict[str, Any]:
         """What was asked for, as JSON; a record's key is its hash.
@@ -595,9 +612,15 @@ def sweep(
         )
         with bar, _signals_stop(), _collected(path):
             look = _Progress(bar, folder, todo)
-            work = partial(attempt, folder=folder, save_seconds=save_seconds)
             outcomes = _outcomes(
-                todo, work, folder, engine, n_jobs, address, stall, look
+                todo,
+                folder,
+                save_seconds=save_seconds,
+                engine=engine,
+                n_jobs=n_jobs,
+                address=address,
+                stall=stall,
+                look=look,
             )
             failures = _receive(outcomes, folder, look)
     if failures:
@@ -664,21 +687,23 @@ def _record_from_checkpoint(
     watch: Callable[[int, History], None],
 ) -> dict[str, Any]:
     """The task's record; a checkpoint that does not fit is dropped."""
-    how = {"checkpoint": checkpoint, "save_seconds": save_seconds, "watch": watch}
+    record = partial(
+        task.record, checkpoint=checkpoint, save_seconds=save_seconds, watch=watch
+    )
     try:
-        return task.record(**how)
+        return record()
     except store.StoreError as error:
         if not checkpoint.exists():
             raise
         warnings.warn(f"starting afresh: {error}", stacklevel=2)
         checkpoint.unlink()
-        return task.record(**how)
+        return record()
 
 
 def _outcomes(
     todo: list[Task],
-    work: engines.Work,
     folder: Path,
+    save_seconds: float,
     engine: str,
     n_jobs: int | None,
     address: str | None,
@@ -686,6 +711,7 @@ def _outcomes(
     look: _Progress,
 ) -> engines.Outcomes:
     """The outcomes of tasks as they come, from the engine that was asked for."""
+    work = partial(attempt, folder=folder, save_seconds=save_seconds)
     jobs = min(n_jobs or os.cpu_count() or 1, len(todo))
     if engine == "dask":
         if address is None:
@@ -730,7 +756,7 @@ def _written(late: Unwritten, folder: Path) -> bool:
 
 
 def _rescue(unwritten: list[Unwritten], folder: Path) -> list[str]:
-    """Write what the disk did not take elsewhere, and say where."""
+    """Write runs that could not be written into a temporary folder, and say where."""
     if not unwritten:
         return []
     refuge = Path(tempfile.mkdtemp(prefix="fednb-runs-"))
@@ -759,7 +785,7 @@ class _Progress:
         self.rounds[key] = rounds
 
     def refresh(self) -> None:
-        """Read the heartbeats of the runs that are on, about once a second."""
+        """Read the heartbeats of the runs under way, about once a second."""
         if time.monotonic() - self.looked_at < 1 or self.bar.disable:
             return
         self.looked_at = time.monotonic()
@@ -779,7 +805,9 @@ class _Progress:
         if isinstance(outcome, engines.Failure):
             words = "FAILED"
         else:
-            record = outcome.record if isinstance(outcome, Unwritten) else outcome
+            record = outcome
+            if isinstance(outcome, Unwritten):
+                record = outcome.record
             words = f"{record['seconds']:.1f} s"
             score = record["metrics"]["final"].get("accuracy")
             if score is not None:
@@ -816,7 +844,7 @@ def _check_writable(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _collected(path: Path) -> Iterator[None]:
-    """Collect the finished runs in the end, however it comes."""
+    """Collect the finished runs at the end, also after an error."""
     try:
         yield
     finally:
@@ -857,25 +885,29 @@ def commit() -> str:
 
     "unknown" outside a checkout, or in a repository that does not track this library.
     """
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(here), *words]
+        command = ["git", "-C", str(folder), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", Path(__file__).name)
         found = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--", str(here))
+        changed = git("status", "--porcelain", "--", str(folder))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return f"{found}-dirty" if changed else found
+    if changed:
+        return f"{found}-dirty"
+    return found
 
 
 def machine() -> str:
     """What the numbers were computed on, without naming it."""
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    gpu = ""
+    if torch.cuda.is_available():
+        gpu = f", {torch.cuda.get_device_name()}"
     system = f"{platform.system()} {platform.machine()}"
     threads = f"{torch.get_num_threads()} threads"
     return f"{system}, {threads}{gpu}, torch {torch.__version__}"

@@ -25,6 +25,7 @@ from .backends import (
     Batched,
     Correction,
     Lean,
+    Loss,
     TaskError,
     choose_backend,
     cross_entropy,
@@ -108,7 +109,7 @@ class Federation:
         workers: int | None = None,
         chunk: int | None = None,
         memory: float | None = None,
-        loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        loss: Loss | None = None,
         dtype: torch.dtype = torch.float32,
         batch_stats: bool = False,
         diverged: str = "raise",
@@ -128,7 +129,9 @@ class Federation:
             diverged=diverged,
         )
         entry.check_recipe(model)
-        self.local = Local() if local is None else local
+        if local is None:
+            local = Local()
+        self.local = local
         self.seed = seed
         self.batch_stats = batch_stats
         self.diverged = diverged
@@ -142,7 +145,7 @@ class Federation:
         self._parts = entry.sample_lists(parts, len(self._x))
         self.K = len(self._parts.train)
         self.classes = data.classes
-        sizes = [len(own) for own in self._parts.train]
+        sizes = [len(samples) for samples in self._parts.train]
         self.n = torch.tensor(sizes, device=self.device)  # (K,) training samples
         self._ids = entry.stream_ids(ids, self.K)
         aside = self._parts.validation or []
@@ -165,18 +168,27 @@ class Federation:
             self.layout.row(module), self.layout.row(self._build(0))
         )
         self._start = self._first_row(start)
-        regression = self._y.is_floating_point()
-        classes = None if regression else self.classes
-        outputs = entry.check_outputs(module, self._x, classes)
+        if self._y.is_floating_point():
+            outputs = entry.check_outputs(module, self._x, None)
+            usual_loss: Loss = squared_error
+        else:
+            outputs = entry.check_outputs(module, self._x, self.classes)
+            usual_loss = cross_entropy
         if loss is None:
-            loss = squared_error if regression else cross_entropy
+            loss = usual_loss
         entry.check_loss(loss, outputs, self._y)
         self._loss = loss
         if backend == "auto":
             backend = choose_backend(self.device, module, self._x)
         if backend == "batched":
             self.backend: Batched | Lean = Batched(
-                module, self._x, self._y, loss, max(sizes), chunk, memory
+                module,
+                self._x,
+                self._y,
+                loss,
+                largest=max(sizes),
+                chunk=chunk,
+                memory=memory,
             )
             return
         if workers is None:
@@ -208,9 +220,9 @@ class Federation:
         """Draw a number or a fraction of the clients, without replacement."""
         checks.argument("sample", "size", size, checks.sampled)
         pool = self._who("sample", among)
-        count = math.ceil(size * len(pool)) if isinstance(size, float) else int(size)
         order = self.tickets()[pool].argsort(stable=True)
-        return pool[order[:count]].sort().values
+        first = order[: door.num_sampled(size, len(pool))]
+        return pool[first].sort().values
 
     def tickets(self) -> Tensor:  # (K,)
         """A random number in [0, 1) for each client; ``sample`` takes the least."""
@@ -248,9 +260,9 @@ class Federation:
         args = [self._line_per_client(values, len(who)) for values in args]
         plans = [self._plan(k, local) for k in numbers]
         homes = [(k, slot) for k in numbers]
-        states = [
-            self._memory.get(home) if local.keep_state else None for home in homes
-        ]
+        states: list[tuple[Tensor, ...] | None] = [None] * len(homes)
+        if local.keep_state:
+            states = [self._memory.get(home) for home in homes]
         try:
             done = self.backend.train(
                 rows, plans, local, local.lr_at(self.t), correct, args, states
@@ -263,8 +275,12 @@ class Federation:
         self._visits[who.cpu().numpy()] += 1
         if local.keep_state:
             self._memory |= zip(homes, done.states, strict=True)
-        numbers_sent = self.layout.D if sent is None else sent
-        traffic = len(who) * numbers_sent * rows.element_size() if travels else 0
+        traffic = 0
+        if travels:
+            numbers_sent = self.layout.D
+            if sent is not None:
+                numbers_sent = sent
+            traffic = len(who) * numbers_sent * rows.element_size()
         self._count(down=traffic, up=traffic, updates=len(who))
         theta = self._only_finite(rows, done.theta, done.losses, plans, homes, local)
         return Update(theta, done.losses, who)
@@ -284,15 +300,20 @@ class Federation:
         who = self._who("loss", clients)
         rows = self._rows("loss", theta)
         out = self._losses(rows, who, on, batches, draw)  # (n, C)
-        self._count(down=len(who) * rows.nbytes if travels else 0, up=out.nbytes)
-        return out[:, 0] if door.is_one_row(theta) else out
+        down = 0
+        if travels:
+            down = len(who) * rows.nbytes
+        self._count(down=down, up=out.nbytes)
+        if door.is_one_row(theta):
+            return out[:, 0]
+        return out
 
     def best_share(self, theta: Tensor, clients: Tensor | None = None) -> Tensor:
         """Share of each client's training samples that each row fits best: (n, C)."""
         who = self._who("best_share", clients)
         rows = self._rows("best_share", theta)
-        own = self._own("train")
-        index, owner, size = _flat([own[k] for k in who.tolist()])
+        lists = self._sample_lists("train")
+        index, owner, size = _flat([lists[k] for k in who.tolist()])
         losses = []
         for row in rows:
             outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
@@ -311,13 +332,13 @@ class Federation:
         rng = self._stream(PROBE)
         chosen = []
         for c in range(self.classes):
-            own = self._server[self._y[self._server] == c].cpu().numpy()
-            if not len(own):
+            of_class = self._server[self._y[self._server] == c].cpu().numpy()
+            if len(of_class) == 0:
                 raise ValueError(
-                    f"probe: {per_class} samples of class {c} wanted, {len(own)} are "
-                    "held by no client"
+                    f"probe: {per_class} samples of class {c} wanted, 0 are held by "
+                    "no client"
                 )
-            chosen.append(rng.permutation(own)[:per_class])
+            chosen.append(rng.permutation(of_class)[:per_class])
         index = torch.as_tensor(np.concatenate(chosen), device=self.device)
         return self._x[index], self._y[index]
 
@@ -331,7 +352,9 @@ class Federation:
                 f"need inputs (m, {', '.join(map(str, self._x.shape[1:]))}), and a row"
             )
         out = torch.stack(self._logits([(row, x) for row in rows]))
-        return out[0] if door.is_one_row(theta) else out
+        if door.is_one_row(theta):
+            return out[0]
+        return out
 
     # --- the judge's verbs, as `Judge` explains them ----------------------------------
 
@@ -357,11 +380,11 @@ class Federation:
             votes = votes.long()
         if on == "server":  # clients with the same model share its evaluation
             votes, of = votes.unique(dim=0, return_inverse=True)
-            own = [self._server] * len(votes)
+            lists = [self._server] * len(votes)
         else:
-            own = self._own(on)
+            lists = self._sample_lists(on)
             of = torch.arange(self.K, device=self.device)
-        index, owner, size = _flat(own)
+        index, owner, size = _flat(lists)
         if not len(index):
             raise ValueError(f"evaluate(on={on!r}): there are no such samples")
         y = self._y[index]
@@ -383,7 +406,9 @@ class Federation:
         who = self._who("unmetered_loss", clients)
         rows = self._rows("unmetered_loss", theta)
         out = self._losses(rows, who, on)
-        return out[:, 0] if door.is_one_row(theta) else out
+        if door.is_one_row(theta):
+            return out[:, 0]
+        return out
 
     def sample_numbers(
         self, clients: Tensor | None = None, on: str = "test"
@@ -393,10 +418,10 @@ class Federation:
         checks.argument("sample_numbers", "on", on, rule)
         if on == "server":
             return self._server
-        own = self._own(on)
+        lists = self._sample_lists(on)
         none = torch.empty(0, dtype=torch.long, device=self.device)
         who = self._who("sample_numbers", clients)
-        return torch.cat([none, *(own[k] for k in who.tolist())])
+        return torch.cat([none, *(lists[k] for k in who.tolist())])
 
     def samples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:  # (N, ...), (N,)
         """Inputs, as the network takes them, and targets of samples by number."""
@@ -423,7 +448,9 @@ class Federation:
         """
         module = self._build(0)
         first = self.start()[0].double().cpu().numpy()
-        truth = self._parts.truth
+        truth = b""
+        if self._parts.truth is not None:
+            truth = np.asarray(self._parts.truth).tobytes()
         parts = [
             fingerprint(self._data).encode(),
             describe_network(module).encode(),
@@ -431,10 +458,10 @@ class Federation:
             f"{self.dtype} {self.batch_stats} {self.diverged}".encode(),
             first.tobytes(),
             self._ids.tobytes(),
-            b"" if truth is None else np.asarray(truth).tobytes(),
-            *(own.tobytes() for own in self._parts.train),
-            *(own.tobytes() for own in self._parts.test),
-            *(own.tobytes() for own in self._parts.validation or []),
+            truth,
+            *(samples.tobytes() for samples in self._parts.train),
+            *(samples.tobytes() for samples in self._parts.test),
+            *(samples.tobytes() for samples in self._parts.validation or []),
         ]
         told = hashlib.sha256()
         for part in parts:
@@ -507,11 +534,12 @@ class Federation:
         stream = self._stream(CLIENT, self._ids[k], self._visits[k])
         return plan(self._parts.train[k], local, stream)
 
-    def _some(self, k: int, own: Tensor, batches: int, draw: int) -> Tensor:
-        """Random batches of client k's samples ``own``, all different."""
+    def _some(self, k: int, samples: Tensor, batches: int, draw: int) -> Tensor:
+        """Random batches of client k's samples, all different."""
         rng = self._stream(LOOK, draw, self._ids[k])
-        count = batches * (self.local.batch_size or len(own))
-        return own[torch.as_tensor(rng.permutation(len(own))[:count]).to(own.device)]
+        count = batches * (self.local.batch_size or len(samples))
+        chosen = rng.permutation(len(samples))[:count]
+        return samples[torch.as_tensor(chosen).to(samples.device)]
 
     def _losses(
         self,
@@ -523,14 +551,14 @@ class Federation:
     ) -> Tensor:  # (n, C)
         """Mean loss of every row at every client in ``who``."""
         checks.argument("loss", "on", on, checks.choice("train", "test"))
-        parts = self._own(on)
-        own = [parts[k] for k in who.tolist()]
+        of_client = self._sample_lists(on)
+        lists = [of_client[k] for k in who.tolist()]
         if batches is not None:
-            own = [self._some(k, parts[k], batches, draw) for k in who.tolist()]
+            lists = [self._some(k, of_client[k], batches, draw) for k in who.tolist()]
         out = torch.empty(len(who), len(rows), dtype=self.dtype, device=self.device)
         if len(who) == 0:
             return out
-        index, owner, size = _flat(own)
+        index, owner, size = _flat(lists)
         y = self._y[index]
         for c, row in enumerate(rows):
             outputs = self._outputs(row[None], torch.zeros_like(owner), index, owner)
@@ -540,7 +568,7 @@ class Federation:
         self._judge_losses(out, rows, who, size)
         return out
 
-    def _own(self, on: str) -> list[Tensor]:
+    def _sample_lists(self, on: str) -> list[Tensor]:
         """Every client's samples: its ``train``, ``test`` or ``validation`` list."""
         lists = getattr(self._parts, on)
         if lists is None:
@@ -548,7 +576,7 @@ class Federation:
                 f"on={on!r}: the partition set no samples aside; see "
                 "partition.with_validation"
             )
-        return [torch.as_tensor(own, device=self.device) for own in lists]
+        return [torch.as_tensor(samples, device=self.device) for samples in lists]
 
     def _who(self, verb: str, clients: Tensor | None) -> Tensor:  # (n,)
         return door.client_numbers(verb, clients, self.K, self.device)
@@ -597,7 +625,9 @@ class Federation:
         Equal rows stand together, and so do equal owners in them. With ``batch_stats``
         a model meets one owner's samples at a time, for their statistics are its own.
         """
-        group = row * (int(owner.max()) + 1) + owner if self.batch_stats else row
+        group = row
+        if self.batch_stats:
+            group = row * (int(owner.max()) + 1) + owner
         sizes = group.unique_consecutive(return_counts=True)[1].tolist()
         tasks = [
             (theta[c[0]], self._x[i])
@@ -666,7 +696,9 @@ class Federation:
         of: Tensor,
     ) -> Tensor | None:  # (N,)
         """Which samples are judged by a model that is not finite; None if none are."""
-        weights = F.one_hot(votes, len(rows)) if votes.dim() == 1 else votes
+        weights = votes
+        if votes.dim() == 1:
+            weights = F.one_hot(votes, len(rows))
         lost = ((weights > 0) & _not_finite(rows)).any(1)  # by owner
         broken = lost[owner] | ~probability.isfinite().all(1)
         if not bool(broken.any()):
@@ -695,10 +727,10 @@ def _not_finite(rows: Tensor) -> Tensor:  # (C,)
     return ~rows.isfinite().all(1)
 
 
-def _flat(own: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _flat(lists: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Lists of samples as one list, with the owners and the sizes of the lists."""
-    size = torch.tensor([len(i) for i in own], device=own[0].device)
-    return torch.cat(list(own)), torch.repeat_interleave(size), size
+    size = torch.tensor([len(samples) for samples in lists], device=lists[0].device)
+    return torch.cat(list(lists)), torch.repeat_interleave(size), size
 
 
 def _check_votes(votes: Tensor, K: int, C: int) -> None:

@@ -13,8 +13,6 @@ A run that is left to do takes as long as
 from __future__ import annotations
 
 import contextlib
-import math
-import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,14 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import store
+from .door import num_sampled
 from .experiment import Task
-from .identity import digest
+from .identity import digest, integer_in, name_in
 
 Record = dict[str, Any]
 Seconds = dict[Any, list[float]]
 
-CLIENTS = re.compile(r"\bclients=(\d+)")
-SAMPLES = re.compile(r"\bsamples=(\d+)")
 TYPICAL_BYTES = 2000.0  # of a record, if there is none to look at
 
 
@@ -70,11 +67,14 @@ def forecast(
     tasks = list({task.key: task for task in tasks}.values())
     done = store.finished(path)
     todo = [task for task in tasks if task.key not in done]
-    known = known_records(path.parent) if known is None else known
+    if known is None:
+        known = known_records(path.parent)
     times = Times([*known, *done.items()])
     seconds = sum(times.of(task) for task in todo)
     sizes = [len(str(record)) for record in done.values()]
-    usual = float(np.mean(sizes)) if sizes else times.usual_bytes
+    usual = times.usual_bytes
+    if sizes:
+        usual = float(np.mean(sizes))
     return Forecast(
         runs=len(tasks),
         done=len(tasks) - len(todo),
@@ -120,7 +120,9 @@ class Times:
         for key, record in known:
             self._learn(key, record)
             sizes.append(len(str(record)))
-        self.usual_bytes = float(np.mean(sizes)) if sizes else TYPICAL_BYTES
+        self.usual_bytes = TYPICAL_BYTES
+        if sizes:
+            self.usual_bytes = float(np.mean(sizes))
 
     def _learn(self, key: str, record: Record) -> None:
         spec = {name: record[name] for name in store.SPEC if name in record}
@@ -176,25 +178,22 @@ def setting(spec: dict[str, Any]) -> tuple[Any, ...]:
         _without_seed(spec["dataset"]),
         spec["model"],
         spec["local"],
-        _number(CLIENTS, spec["partition"]),
-        _number(SAMPLES, spec["partition"]),
+        integer_in(spec["partition"], "clients"),
+        integer_in(spec["partition"], "samples"),
     )
 
 
 def method_name(spec: dict[str, Any]) -> str:
     """A method without its settings: ``IFCA`` for ``IFCA@2(clusters=10)``."""
-    return re.split(r"[@(]", spec["method"], maxsplit=1)[0]
+    return name_in(spec["method"])
 
 
 def updates_per_round(task: Task, spec: dict[str, Any]) -> int | None:
     """How many clients train in a round, if each does so once; None if unknown."""
-    clients = _number(CLIENTS, spec["partition"])
+    clients = integer_in(spec["partition"], "clients")
     if clients is None or method_name(spec) == "Arms":  # several methods in one
         return None
-    sampled = getattr(task.method, "sampled", 1.0)
-    if isinstance(sampled, float):
-        return math.ceil(sampled * clients)
-    return min(sampled, clients)
+    return num_sampled(getattr(task.method, "sampled", 1.0), clients)
 
 
 def seconds_of_a_round(task: Task) -> float:
@@ -217,8 +216,3 @@ def _timed(function: Callable[..., Any], *args: Any) -> tuple[float, Any]:
 
 def _without_seed(text: str) -> str:
     return text.partition("seed=")[0]
-
-
-def _number(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
-    return None if found is None else int(found[1])

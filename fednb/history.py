@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from . import checks
 
 if TYPE_CHECKING:
-    from .door import Meter
+    from pandas import DataFrame
+
+    from .door import Event, Meter
 
 
 class History:
@@ -24,7 +26,7 @@ class History:
     def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:
         self.rows: list[dict[str, Any]] = list(rows)
         self.state = state
-        self.events: list[tuple[int, int, str]] = []  # (round, client, what)
+        self.events: list[Event] = []
         self.interrupted = False
         self.meter: Meter | None = None
 
@@ -45,8 +47,8 @@ class History:
         values = [row[name] for row in self.rows[-n:]]
         return float(sum(values) / len(values))
 
-    def frame(self):
-        """All lines as a pandas.DataFrame."""
+    def frame(self) -> DataFrame:
+        """All lines as a table."""
         import pandas as pd
 
         return pd.DataFrame(self.rows)

@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 REVISION = re.compile(r"\w@\d+\(")
+NAME = re.compile(r"[^#@(]*")
 
 
 def digest(value: Any) -> str:
@@ -105,6 +106,25 @@ def describe_network(module: torch.nn.Module) -> str:
     return "\n".join([str(module), *layers, *tensors])
 
 
+def name_in(description: str) -> str:
+    """The name with which a description begins: ``IFCA`` of ``IFCA@2(clusters=10)``."""
+    found = NAME.match(description)
+    assert found is not None  # it matches the empty text, too
+    return found[0]
+
+
+def integer_in(description: str, argument: str) -> int | None:
+    """The integer given for an argument, here or in a call inside; None: no integer.
+
+    A record holds what was asked for as a description only. This reads it back:
+    ``integer_in("subset(law=iid(clients=30), samples=6000)", "clients")`` is 30.
+    """
+    found = re.search(rf"\b{argument}=(\d+)\b(?!\.)", description)
+    if found is None:
+        return None
+    return int(found[1])
+
+
 def revision(thing: Callable[..., Any]) -> int:
     """The revision of a class or function: 1 unless its author has raised it."""
     return getattr(thing, "revision", 1)
@@ -121,11 +141,14 @@ def _instance(value: Any) -> str:
     return _name(type(value)) + _arguments(arguments, MISSING)
 
 
+_signature = lru_cache(maxsize=1000)(inspect.signature)
+
+
 def _call(function: Callable[..., Any], args: tuple, keywords: dict) -> str:
     """A function with its bound arguments, by name, those of default value left out."""
     name = _name(function)
     try:
-        signature = inspect.signature(function)
+        signature = _signature(function)
     except ValueError:  # some built-in functions have none
         bound = {str(i): value for i, value in enumerate(args)} | keywords
         return name + _arguments({k: (v, MISSING) for k, v in bound.items()}, MISSING)
@@ -161,7 +184,9 @@ def _name(thing: Callable[..., Any]) -> str:
         raise ValueError(
             "a record cannot name a lambda: use a function, or functools.partial of one"
         )
-    mark = f"@{revision(thing)}" if revision(thing) != 1 else ""
+    mark = ""
+    if revision(thing) != 1:
+        mark = f"@{revision(thing)}"
     if module.partition(".")[0] == "fednb":
         return thing.__name__ + mark
     if getattr(thing, "__closure__", None):
@@ -170,7 +195,9 @@ def _name(thing: Callable[..., Any]) -> str:
             "it: pass them as arguments, bound by functools.partial"
         )
     source = _source(thing)
-    return f"{module}.{name}" + (f"#{source}" if source else "") + mark
+    if source:
+        source = f"#{source}"
+    return f"{module}.{name}{source}{mark}"
 
 
 @lru_cache(maxsize=1000)
@@ -179,7 +206,9 @@ def _source(thing: Callable[..., Any]) -> str:
     try:
         text = inspect.getsource(thing)
     except (OSError, TypeError):  # typed in at a prompt, or compiled
-        parts = [thing, *vars(thing).values()] if isinstance(thing, type) else [thing]
+        parts: list[Any] = [thing]
+        if isinstance(thing, type):
+            parts += vars(thing).values()
         codes: list[Any] = [p.__code__ for p in parts if hasattr(p, "__code__")]
         if not codes:
             return ""
@@ -199,7 +228,9 @@ def _defaults(thing: Callable[..., Any]) -> str:
 
 
 def _array(value: np.ndarray | torch.Tensor) -> str:
-    array = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+    array = value
+    if isinstance(array, torch.Tensor):
+        array = array.detach().cpu().numpy()
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.flat):
             raise TypeError(

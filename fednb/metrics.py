@@ -60,7 +60,9 @@ def _ratio(
 ) -> float | np.ndarray:
     """Quotient of two arrays or numbers; ``empty`` where the bottom is 0."""
     out = np.divide(top, bottom, out=np.full(np.shape(top), empty), where=bottom > 0)
-    return float(out) if out.ndim == 0 else out
+    if out.ndim == 0:
+        return float(out)
+    return out
 
 
 def confusion(true: Array, pred: Array, classes: int) -> np.ndarray:
@@ -198,7 +200,9 @@ def learning_gap(personal: Array, general: Array) -> float | np.ndarray:
     over clients: the gap of two means can be 0 although every client has a gap.
     """
     gap = np.abs(_floats(personal) - _floats(general))
-    return float(gap) if gap.ndim == 0 else gap
+    if gap.ndim == 0:
+        return float(gap)
+    return gap
 
 
 def _curve(curve: Array) -> np.ndarray:
@@ -221,7 +225,9 @@ def rounds_to(
     v = _curve(curve)
     checks.argument("rounds_to", "share", share, SHARE)
     checks.argument("rounds_to", "of", of, checks.choice("final", "max"))
-    goal = share * (v[-1] if of == "final" else v.max())
+    goal = share * v[-1]
+    if of == "max":
+        goal = share * v.max()
     return int((v >= goal).argmax()) + 1
 
 

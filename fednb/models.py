@@ -154,8 +154,9 @@ class Residual(nn.Module):
         projection = nn.Sequential(
             nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
         )
-        same_shape = before == width and stride == 1
-        self.shortcut = nn.Identity() if same_shape else projection
+        self.shortcut: nn.Module = projection
+        if before == width and stride == 1:
+            self.shortcut = nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the shortcut to the body's output, then ReLU."""
@@ -176,8 +177,10 @@ def resnet34(classes: int = 10) -> nn.Sequential:
     before = 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(blocks):
-            halves = block == 0 and width > 64  # the first block of all but one stage
-            layers.append(Residual(before, width, stride=2 if halves else 1))
+            stride = 1
+            if block == 0 and width > 64:  # each stage but the first halves the image
+                stride = 2
+            layers.append(Residual(before, width, stride))
             before = width
     return nn.Sequential(
         *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
@@ -251,7 +254,9 @@ def torchvision() -> ModuleType:
 def _check_sizes(network: str, **sizes: int | Sequence[int]) -> None:
     """Check a shape (channels, height, width) and sizes that are single integers."""
     for name, value in sizes.items():
-        rule = checks.integers(3) if name == "shape" else checks.integer(1)
+        rule = checks.integer(1)
+        if name == "shape":
+            rule = checks.integers(3)
         checks.argument(network, name, value, rule)
 
 

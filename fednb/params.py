@@ -211,7 +211,9 @@ def _floats(owner: str, rows: Tensor) -> Tensor:
         rows = torch.as_tensor(np.ascontiguousarray(checks.array(owner, "rows", rows)))
     if rows.is_complex():
         raise ValueError(f"{owner}(rows of {rows.dtype}): need real numbers")
-    return rows if rows.is_floating_point() else rows.double()
+    if rows.is_floating_point():
+        return rows
+    return rows.double()
 
 
 def _weights(owner: str, weights: Tensor, rows: Tensor) -> Tensor:  # (n,)

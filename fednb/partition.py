@@ -132,8 +132,8 @@ def quantity_skew(
     shares = np.full(clients, 1 / clients)
     if alpha < UNIFORM:
         shares = rng.dirichlet(np.full(clients, alpha))
-    own = min_size + _whole(rest * shares[:, None], rest, rng)[:, 0]  # (K,)
-    dealt = np.split(rng.permutation(len(y)), np.cumsum(own)[:-1])
+    numbers = min_size + _whole(rest * shares[:, None], rest, rng)[:, 0]  # (K,)
+    dealt = np.split(rng.permutation(len(y)), np.cumsum(numbers)[:-1])
     counts = class_counts(dealt, y, len(sizes))
     return _deal(y, counts, rng, test, min_size, truth=np.zeros(clients, np.int64))
 
@@ -427,7 +427,9 @@ def match_test(
     pool = np.bincount(y_test, minlength=classes)  # (C,)
     pool = np.maximum(pool - keep, 0)
     lacking = np.flatnonzero((used > 0) & (pool == 0)).tolist()
-    beside = f" beside the {keep} that are kept" if keep else ""
+    beside = ""
+    if keep:
+        beside = f" beside the {keep} that are kept"
     _require(
         not lacking,
         f"the test pool has no samples of classes {lacking}{beside}, "
@@ -477,8 +479,8 @@ def with_validation(
     rng = np.random.default_rng([seed, 1])
     train = []
     validation = []
-    for own in part.train:
-        by_class = own[np.argsort(y[own], kind="stable")]
+    for samples in part.train:
+        by_class = samples[np.argsort(y[samples], kind="stable")]
         kept, aside = _split(by_class, share, rng)
         train.append(kept)
         validation.append(aside)
@@ -503,7 +505,9 @@ def refill(
     stand_in = np.arange(len(part.test))
     bad = np.setdiff1d(stand_in, good)
     stand_in[bad] = np.random.default_rng(seed).choice(good, len(bad))
-    truth = None if part.truth is None else part.truth[stand_in]
+    truth = part.truth
+    if truth is not None:
+        truth = truth[stand_in]
     train = [part.train[k] for k in stand_in]
     tests = [part.test[k] for k in stand_in]
     return Partition(train, tests, truth)

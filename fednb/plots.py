@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# of Okabe and Ito
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -27,9 +28,11 @@ COLOURS = (
     "#56B4E9",
     "#000000",
     "#B8A800",
-)  # Okabe and Ito
+)
 MARKERS = "osD^vP*X"
-INK, FAINT = "#333333", "#D9D9D9"
+DASHES = ("-", "--", "-.", ":")
+INK = "#333333"
+FAINT = "#D9D9D9"
 NAMES = {
     "client_updates": "client updates",
     "bytes": "traffic in MB",
@@ -82,10 +85,11 @@ def class_map(
     """
     counts = _matrix(counts, "counts")
     K, C = counts.shape
-    truth = np.zeros(K, int) if truth is None else _labels(truth, K)
-    order, marked = np.argsort(truth, kind="stable"), len(np.unique(truth)) > 1
+    truth = _labels(truth, K)
+    order = np.argsort(truth, kind="stable")
     fig, ax = _axes(min(11, max(4, 0.19 * K + 1.2)), min(8, max(2.2, 0.19 * C + 1)), ax)
-    box, (width, height) = ax.get_position(), fig.get_size_inches()
+    box = ax.get_position()
+    width, height = fig.get_size_inches()
     cell = 72 * min(box.width * width / K, box.height * height / C)  # points
     place, c = np.nonzero(counts[order])
     n = counts[order][place, c]
@@ -101,7 +105,7 @@ def class_map(
     shown = np.arange(0, K, -(-K // 20))
     ax.set_xticks(shown, order[shown])
     ax.set_yticks(np.arange(0, C, -(-C // 12)))
-    if marked:
+    if len(np.unique(truth)) > 1:
         _mark_blocks(ax, truth[order], across=False)
     return fig
 
@@ -120,30 +124,28 @@ def curves(
     """
     fig, ax = _axes(ax=ax)
     for i, (name, runs) in enumerate(histories.items()):
-        frames = [
-            _frame(run, (metric, x))
-            for run in (runs if isinstance(runs, list | tuple) else [runs])
-        ]
+        if not isinstance(runs, list | tuple):
+            runs = [runs]
+        frames = [_frame(run, (metric, x)) for run in runs]
         length = min(len(frame) for frame in frames)
-        xs, ys = (
-            np.stack([np.asarray(f[c], float)[:length] for f in frames])
-            for c in (x, metric)
-        )  # (runs, rounds)
-        at, mean, std = xs.mean(0) / (1e6 if x == "bytes" else 1), ys.mean(0), ys.std(0)
-        colour, dashes = COLOURS[i % len(COLOURS)], ("-", "--", "-.", ":")[i % 4]
-        ax.plot(at, mean, dashes, color=colour, label=name)
+        xs = np.stack([np.asarray(f[x], float)[:length] for f in frames])
+        ys = np.stack([np.asarray(f[metric], float)[:length] for f in frames])
+        at = xs.mean(0)  # (rounds,)
+        if x == "bytes":
+            at = at / 1e6
+        mean = ys.mean(0)
+        std = ys.std(0)
+        colour = COLOURS[i % len(COLOURS)]
+        ax.plot(at, mean, DASHES[i % len(DASHES)], color=colour, label=name)
         if len(frames) > 1:
             ax.fill_between(
                 at, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0
             )
     ax.set(xlabel=NAMES.get(x, x), ylabel=NAMES.get(metric, metric.replace("_", " ")))
-    ax.legend(
-        **(
-            {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-            if len(histories) > 5
-            else {}
-        )
-    )  # many stand beside
+    if len(histories) > 5:
+        ax.legend(loc="upper left", bbox_to_anchor=(1, 1))  # beside the picture
+    else:
+        ax.legend()
     return fig
 
 
@@ -165,7 +167,7 @@ def matrix(
         raise ValueError(
             f"M has shape {M.shape}: give one row and one column per client, (K, K)"
         )
-    labels = np.zeros(len(M), int) if labels is None else _labels(labels, len(M))
+    labels = _labels(labels, len(M))
     order = np.argsort(labels, kind="stable")
     fig, ax = _axes(4.6, 3.9, ax)
     picture = ax.imshow(M[np.ix_(order, order)], interpolation="nearest")
@@ -187,22 +189,19 @@ def points(xy: ArrayLike, labels: ArrayLike | None = None) -> Figure:
         raise ValueError(
             f"xy has shape {xy.shape}: give two coordinates per point, (K, 2)"
         )
-    labels = np.zeros(len(xy), int) if labels is None else _labels(labels, len(xy))
+    labels = _labels(labels, len(xy))
     fig, ax = _axes(5.2, 3.9)
     for i, label in enumerate(np.unique(labels)):
         group = xy[labels == label]
-        look: dict[str, Any] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "marker": MARKERS[i % len(MARKERS)],
-        }
         ax.scatter(
             group[:, 0],
             group[:, 1],
             s=36,
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKERS[i % len(MARKERS)],
             alpha=0.85,
             linewidths=0,
             label=f"cluster {label}",
-            **look,
         )
     if len(np.unique(labels)) > 1:
         ax.legend()
@@ -224,46 +223,42 @@ def spokes(
     was found.
     """
     xy = _matrix(xy, "xy")
-    labels, weights = (
-        _labels(labels, len(xy)),
-        np.ones(len(xy)) if weights is None else np.asarray(weights, float),
-    )
+    labels = _labels(labels, len(xy))
+    if weights is None:
+        weights = np.ones(len(xy))
+    weights = np.asarray(weights, float)
     fig, ax = _axes(5.2, 3.9, ax)
-    size, ink = 150 * weights / weights.mean(), np.full(len(xy), "white", object)
+    size = 150 * weights / weights.mean()
+    ink = np.full(len(xy), "white", object)  # of the names
     for i, label in enumerate(np.unique(labels)):
-        own, colour, hollow = (
-            labels == label,
-            COLOURS[i % len(COLOURS)],
-            i // len(COLOURS) % 2,
-        )
-        centre = np.average(xy[own], axis=0, weights=weights[own])  # (2,)
-        star = np.stack([centre + 0 * xy[own], xy[own]], 1).reshape(
-            -1, 2
-        )  # centre, point, centre, point, ...
+        inside = labels == label
+        colour = COLOURS[i % len(COLOURS)]
+        is_hollow = i // len(COLOURS) % 2 == 1
+        centre = np.average(xy[inside], axis=0, weights=weights[inside])  # (2,)
+        centres = np.broadcast_to(centre, xy[inside].shape)
+        # centre, point, centre, point, ...
+        star = np.stack([centres, xy[inside]], 1).reshape(-1, 2)
         ax.plot(*star.T, color=colour, linewidth=1)
-        fill: dict[str, Any] = (
-            {"color": "white", "edgecolors": colour, "linewidths": 1.5}
-            if hollow
-            else {"color": colour, "linewidths": 0}
-        )
-        x, y = xy[own].T
-        ax.scatter(x, y, s=size[own], zorder=3, **fill)
+        fill: dict[str, Any] = {"color": colour, "linewidths": 0}
+        if is_hollow:
+            fill = {"color": "white", "edgecolors": colour, "linewidths": 1.5}
+            ink[inside] = colour
+        x, y = xy[inside].T
+        ax.scatter(x, y, s=size[inside], zorder=3, **fill)
         x, y = centre
         ax.scatter(x, y, s=60, color=colour, marker="x", linewidths=2, zorder=2)
-        ink[own] = colour if hollow else "white"
-    for (x, y), name, c in (
-        zip(xy, names, ink, strict=True) if names is not None else ()
-    ):
-        ax.text(
-            x,
-            y,
-            str(name),
-            size=8,
-            color=c,
-            ha="center",
-            va="center_baseline",
-            zorder=4,
-        )
+    if names is not None:
+        for (x, y), name, colour in zip(xy, names, ink, strict=True):
+            ax.text(
+                x,
+                y,
+                str(name),
+                size=8,
+                color=colour,
+                ha="center",
+                va="center_baseline",
+                zorder=4,
+            )
     ax.margins(0.1)  # a heavy point is wide
     return fig
 
@@ -313,26 +308,31 @@ def dots(
     ours_name: str = "ours",
     across: int | None = None,
 ) -> Figure:
-    """Draw the paper's numbers beside ours: a panel for each column, a line for each
-    row.
+    """Draw the paper's numbers beside ours.
 
-    Panels stand side by side, or ``across`` of them in a line.
+    There is a panel for each column, and in it a line for each row. Panels stand side
+    by side, or ``across`` of them in a line.
 
     ``ours`` has a line per run with the tags ``rows`` and ``columns`` and the metric
     ``value``; ``paper`` one per cell. A dot is our mean, a thin bar goes from our least
     to our greatest run, a diamond is the paper's number. Several scales of ours: give
     ``ours_name`` as the name of a column that tells them apart.
     """
+    from matplotlib.figure import Figure
+
     panels = list(dict.fromkeys([*ours[columns], *paper[columns]]))
     names = list(dict.fromkeys([*ours[rows], *paper[rows]]))
     by_scale = ours_name in ours
-    scales = list(dict.fromkeys(ours[ours_name])) if by_scale else [ours_name]
-    from matplotlib.figure import Figure
-
+    scales = [ours_name]
+    if by_scale:
+        scales = list(dict.fromkeys(ours[ours_name]))
     style()
     across = min(across or len(panels), len(panels))
-    down = -(-len(panels) // across)
-    height = (0.32 if down == 1 else 0.24) * len(names) * down + 1.2
+    down = -(-len(panels) // across)  # rounded up
+    inches_per_row = 0.24
+    if down == 1:
+        inches_per_row = 0.32
+    height = inches_per_row * len(names) * down + 1.2
     fig = Figure(figsize=(min(11, 2.6 * across + 1.6), height))
     axes = fig.subplots(down, across, sharey=True, squeeze=False)
     for ax in axes.flat[len(panels) :]:
@@ -390,7 +390,9 @@ def _axes(
     style()
     if ax is not None:
         return cast("Figure", ax.figure), ax
-    fig = Figure(figsize=(width, height) if width and height else None)
+    fig = Figure()
+    if width is not None and height is not None:
+        fig = Figure(figsize=(width, height))
     return fig, fig.add_subplot()
 
 
@@ -401,34 +403,41 @@ def _elbow(ax: Axes, rank: float, x: float, row: int) -> None:
 
 
 def _mark_blocks(ax: Axes, labels: np.ndarray, across: bool) -> None:
-    """Part the blocks of sorted labels by lines, with the cluster's name above each."""
+    """Part the blocks of sorted labels by lines, with the cluster's name above each.
+
+    The lines are upright; with ``across`` they go both ways.
+    """
     starts = np.flatnonzero(np.r_[True, labels[1:] != labels[:-1]])
-    for i, (start, end) in enumerate(
-        zip(starts, [*starts[1:], len(labels)], strict=True)
-    ):
-        if start:
-            for line in (ax.axvline, ax.axhline)[: 1 + across]:
-                line(
-                    start - 0.5,
-                    color="white" if across else INK,
-                    linewidth=1.2 if across else 0.8,
-                )
-        where = {
-            "x": (start + end - 1) / 2,
-            "y": 1.01,
-            "transform": ax.get_xaxis_transform(),
-        }
-        colour = INK if across else COLOURS[labels[start] % len(COLOURS)]
-        name = (
-            f"cluster {labels[start]}"
-            if i == 0 and end - start > 3
-            else f"{labels[start]}"
+    ends = [*starts[1:], len(labels)]
+    for start, end in zip(starts, ends, strict=True):
+        label = labels[start]
+        if start > 0 and across:
+            ax.axvline(start - 0.5, color="white", linewidth=1.2)
+            ax.axhline(start - 0.5, color="white", linewidth=1.2)
+        elif start > 0:
+            ax.axvline(start - 0.5, color=INK, linewidth=0.8)
+        colour = INK
+        if not across:
+            colour = COLOURS[label % len(COLOURS)]
+        name = str(label)
+        if start == 0 and end > 3:
+            name = f"cluster {label}"
+        ax.text(
+            x=(start + end - 1) / 2,
+            y=1.01,
+            s=name,
+            transform=ax.get_xaxis_transform(),
+            ha="center",
+            va="bottom",
+            size=9,
+            color=colour,
         )
-        ax.text(**where, s=name, ha="center", va="bottom", size=9, color=colour)
 
 
 def _frame(run: Any, columns: Sequence[str]) -> Any:
-    frame = run.frame() if hasattr(run, "frame") else run
+    frame = run
+    if hasattr(run, "frame"):
+        frame = run.frame()
     missing = [name for name in columns if name not in frame]
     if missing:
         raise ValueError(
@@ -448,14 +457,15 @@ def _matrix(x: ArrayLike, name: str) -> np.ndarray:
     return x
 
 
-def _labels(labels: ArrayLike, K: int) -> np.ndarray:
+def _labels(labels: ArrayLike | None, K: int) -> np.ndarray:  # (K,)
+    """Labels as integers; names are numbered, and None is one cluster for all."""
+    if labels is None:
+        return np.zeros(K, int)
     labels = np.asarray(labels)
     if labels.shape != (K,):
         raise ValueError(
             f"labels of shape {labels.shape} for {K} clients: give one per client"
         )
-    return (
-        np.unique(labels, return_inverse=True)[1]
-        if labels.dtype.kind not in "iu"
-        else labels
-    )
+    if labels.dtype.kind in "iu":
+        return labels
+    return np.unique(labels, return_inverse=True)[1]

@@ -52,23 +52,35 @@ def critical_differences(
             "and 2 at least"
         )
     x = scores.to_numpy(float)
-    ranks = pd.Series(
-        rankdata(-x if best == "high" else x, axis=1).mean(0), scores.columns
-    ).sort_values(kind="stable")
-    alike = not np.ptp(x, axis=1).any()
-    friedman = 1.0 if alike else float(friedmanchisquare(*x.T).pvalue)
+    worst_last = x
+    if best == "high":
+        worst_last = -x
+    mean_ranks = rankdata(worst_last, axis=1).mean(0)
+    ranks = pd.Series(mean_ranks, scores.columns).sort_values(kind="stable")
+    friedman = 1.0
+    if np.ptp(x, axis=1).any():  # some methods differ in some run
+        friedman = float(friedmanchisquare(*x.T).pvalue)
     p = _pairs(scores[ranks.index])
-    same = p.to_numpy() >= alpha if friedman < alpha else np.ones(p.shape, dtype=bool)
+    same = np.ones(p.shape, dtype=bool)
+    if friedman < alpha:
+        same = p.to_numpy() >= alpha
     return CriticalDifferences(
         ranks, friedman, p, _stretches(list(ranks.index), same), len(scores)
     )
 
 
 def difference_diagram(found: CriticalDifferences) -> Figure:
-    """Draw mean ranks, the best to the left, a bar over each group that does not
-    differ.
-    """
+    """Draw mean ranks, the best to the left, with a bar over each group of equals."""
     return rank_diagram(found.ranks.to_dict(), found.groups)
+
+
+def signed_rank(gaps: np.ndarray) -> float:
+    """Wilcoxon's p-value of paired differences (n,); zeros count half for each side."""
+    from scipy.stats import wilcoxon
+
+    if not gaps.any():
+        return 1.0
+    return float(wilcoxon(gaps, zero_method="zsplit").pvalue)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -87,27 +99,21 @@ def holm(p: np.ndarray) -> np.ndarray:
 def _pairs(scores: DataFrame) -> DataFrame:
     """Adjusted p-values of all pairs of columns, (A, A)."""
     import pandas as pd
-    from scipy.stats import wilcoxon
 
     x = scores.to_numpy(float)
     i, j = np.triu_indices(x.shape[1], 1)
     gaps = (x[:, i] - x[:, j]).T  # (pairs, runs)
-    p = holm(
-        np.array(
-            [
-                wilcoxon(gap, zero_method="zsplit").pvalue if gap.any() else 1.0
-                for gap in gaps
-            ]
-        )
-    )
-    table = np.ones((x.shape[1],) * 2)
-    table[i, j] = table[j, i] = p
+    p = holm(np.array([signed_rank(gap) for gap in gaps]))
+    table = np.ones((x.shape[1], x.shape[1]))
+    table[i, j] = p
+    table[j, i] = p
     return pd.DataFrame(table, scores.columns, scores.columns)
 
 
 def _stretches(names: list[str], same: np.ndarray) -> list[tuple[str, ...]]:
     """The longest stretches of names, two at least, in which all pairs are the same."""
-    found, reached = [], 0
+    found = []
+    reached = 0
     for a in range(len(names)):
         b = a + 1
         while b < len(names) and same[a : b + 1, b].all():

@@ -92,7 +92,9 @@ def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tens
     the largest squared distance from that mean.
     """
     a, _ = _rows(x)
-    b = a if y is None else _rows(y, "y")[0]
+    b = a
+    if y is not None:
+        b, _ = _rows(y, "y")
     if a.shape[1] != b.shape[1]:
         raise ValueError(
             f"rows of x have {a.shape[1]} entries, rows of y have {b.shape[1]}: they "
@@ -101,7 +103,10 @@ def sqdist(x: Tensor | np.ndarray, y: Tensor | np.ndarray | None = None) -> Tens
     dtype = torch.promote_types(a.dtype, b.dtype)
     mean = a.mean(0)
     a = (a - mean).to(dtype)
-    b = a if y is None else (b - mean).to(dtype)
+    if y is None:
+        b = a
+    else:
+        b = (b - mean).to(dtype)
     d = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * (a @ b.T)  # (K, M)
     d = _no_overflow(d.clamp_min(0), "squared distances")
     if y is None:

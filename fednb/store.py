@@ -99,7 +99,9 @@ def read_pending(folder: Path) -> dict[str, dict[str, str]]:
     Each note has ``stands_in``, the key of an old record, and ``why``, what differs.
     """
     file = folder / "pending.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    if not file.exists():
+        return {}
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def write_pending(folder: Path, notes: dict[str, dict[str, str]]) -> None:
@@ -140,7 +142,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(v) for v in value]
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        return float(f"{value:.6g}")
     return value
 
 
@@ -281,7 +285,7 @@ def beat(folder: Path, key: str, rounds: int) -> None:
 
 
 def heartbeat(folder: Path, key: str) -> tuple[int, float] | None:
-    """(rounds done, seconds since that was noted) of a run; None if it is not on."""
+    """(rounds done, seconds since that was noted) of a run; None if not running."""
     file = folder / f"{key}.round"
     try:
         return int(file.read_text() or 0), time.time() - file.stat().st_mtime

@@ -112,19 +112,15 @@ def frame(
             "tags in every task"
         )
     records = _records(tasks, Path(path))
-    facts = [
-        {name: r.get(name, "") for name in FACTS} | _metrics(r, last) for r in records
-    ]
-    out = pd.concat(
-        [pd.DataFrame([task.tags for task in tasks]), pd.DataFrame(facts)], axis=1
-    )
+    tags = [task.tags for task in tasks]
+    facts = []
+    for record in records:
+        run = {name: record.get(name, "") for name in FACTS}
+        facts.append(run | _metrics(record, last))
+    out = pd.concat([pd.DataFrame(tags), pd.DataFrame(facts)], axis=1)
     if course:
-        out.insert(
-            len(out.columns),
-            "course",
-            [_course(record) for record in records],
-            allow_duplicates=True,
-        )
+        courses = [_course(record) for record in records]
+        out.insert(len(out.columns), "course", courses, allow_duplicates=True)
     if out.columns.has_duplicates:
         twice = [*out.columns[out.columns.duplicated()]]
         raise ValueError(f"a tag is called {twice}, as a column of the records is")
@@ -192,8 +188,9 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
         commands = " and ".join(f"{command} {profile}" for profile in profiles)
         count = len({task.key for task in missing})
         words = f"{path} lacks {count} of {len(set(keys))} records"
-        error = ValueError if path.exists() else FileNotFoundError
-        raise error(f"{words}; make them with {commands}")
+        if not path.exists():
+            raise FileNotFoundError(f"{words}; make them with {commands}")
+        raise ValueError(f"{words}; make them with {commands}")
     found = [records[key] for key in keys]
     _check_same_data(found, path)
     return found
@@ -237,11 +234,12 @@ def _metrics(record: dict[str, Any], last: int) -> dict[str, float]:
     """
     final = record["metrics"]["final"]
     curves = record["metrics"].get("curves", {})
-    numbers = {
-        k: nan if v is None else v
-        for k, v in final.items()
-        if v is None or isinstance(v, int | float)
-    }
+    numbers = {}
+    for name, value in final.items():
+        if value is None:
+            numbers[name] = nan
+        elif isinstance(value, int | float):
+            numbers[name] = value
     if last == 1:
         return numbers
     if not curves:
@@ -316,7 +314,8 @@ def beside(
     paper's. Our best of a column is bold; ``best=min`` where less is better. The
     caption goes on by itself with profile, seeds and data.
     """
-    by, names = [*rows, *columns], [value, f"{value}_std"]
+    by = [*rows, *columns]
+    names = [value, f"{value}_std"]
     if not rows or not columns:
         raise ValueError(
             f"rows={rows}, columns={columns}: name at least one tag for each"
@@ -331,7 +330,12 @@ def beside(
             f"{value} goes beyond 1: with percent=True give shares in [0, 1], else say "
             "percent=False"
         )
-    means, scale = summary(frame, by, value), 100 if percent else 1
+    means = summary(frame, by, value)
+    scale = 1
+    unit = ""
+    if percent:
+        scale = 100
+        unit = " in %"
     ours = {
         key: (scale * line["mean"], scale * line["std"])
         for key, line in _keyed(means, by).items()
@@ -341,10 +345,9 @@ def beside(
         for key, line in _keyed(paper, by).items()
     }
     grid = _grid(ours, theirs, rows, columns, best, digits)
-    unit, bold = (
-        " in %" if percent else "",
-        "; bold: our best per column" if best else "",
-    )
+    bold = ""
+    if best is not None:
+        bold = "; bold: our best per column"
     origin = _provenance(frame, value, means["n"])
     spread = f"Mean ± standard deviation over seeds{unit}{bold}."
     whole = f"{caption} {origin} {spread}"
@@ -365,50 +368,56 @@ def _grid(
     """
     import pandas as pd
 
-    def show(mean: float, std: float, first: float = nan) -> str:
-        text = (
-            "–"
-            if isnan(mean)
-            else f"{mean:z.{digits}f}" + ("" if isnan(std) else f" ± {std:.{digits}f}")
-        )
-        return (
-            f"**{text}**" if round(mean, digits) == first else text
-        )  # what looks equal is equally good
-
-    keys, cells = [*ours, *theirs], {}
+    keys = [*ours, *theirs]
+    cells = {}
     left = _ordered(key[: len(rows)] for key in keys)
     for column in _ordered(key[len(rows) :] for key in keys):
-        paper, mine = (
-            [side.get(row + column, (nan, nan)) for row in left]
-            for side in (theirs, ours)
-        )
-        known = [round(mean, digits) for mean, _ in mine if not isnan(mean)]
-        first = best(known) if best and known else nan
-        head = tuple(
-            f"{tag} = {x}" if isinstance(x, int) else x
-            for tag, x in zip(columns, column, strict=True)
-        )
-        cells[head] = [
-            text
-            for p, m in zip(paper, mine, strict=True)
-            for text in (show(p[0], p[1]), show(m[0], m[1], first))
-        ]
+        in_paper = [theirs.get(row + column, (nan, nan)) for row in left]
+        in_ours = [ours.get(row + column, (nan, nan)) for row in left]
+        known = [round(mean, digits) for mean, _ in in_ours if not isnan(mean)]
+        first = nan
+        if best is not None and known:
+            first = best(known)
+        texts = []
+        for (mean, std), (our_mean, our_std) in zip(in_paper, in_ours, strict=True):
+            texts.append(_cell(mean, std, digits))
+            text = _cell(our_mean, our_std, digits)
+            if round(our_mean, digits) == first:  # what looks equal is equally good
+                text = f"**{text}**"
+            texts.append(text)
+        cells[_head(columns, column)] = texts
     index = [(*map(str, key), source) for key in left for source in ("paper", "ours")]
-    index = pd.MultiIndex.from_tuples(index, names=[*rows, "source"])
     return pd.DataFrame(
-        [*zip(*cells.values(), strict=True)], index, pd.MultiIndex.from_tuples(cells)
+        [*zip(*cells.values(), strict=True)],
+        pd.MultiIndex.from_tuples(index, names=[*rows, "source"]),
+        pd.MultiIndex.from_tuples(cells),
     )
+
+
+def _cell(mean: float, std: float, digits: int) -> str:
+    """Mean ± standard deviation; without the latter if it is nan."""
+    if isnan(mean):
+        return "–"
+    if isnan(std):
+        return f"{mean:z.{digits}f}"
+    return f"{mean:z.{digits}f} ± {std:.{digits}f}"
+
+
+def _head(tags: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    """The head of a column: a number is shown with the name of its tag."""
+    head = []
+    for tag, value in zip(tags, values, strict=True):
+        if isinstance(value, int):
+            value = f"{tag} = {value}"
+        head.append(value)
+    return tuple(head)
 
 
 def _ordered(keys: Iterable[tuple]) -> list[tuple]:
     """Each key once, in order of first appearance; those that begin alike together."""
     keys = list(dict.fromkeys(keys))
-    place = {
-        head: i
-        for i, head in enumerate(
-            dict.fromkeys(k[:n] for k in keys for n in range(len(k) + 1))
-        )
-    }
+    heads = dict.fromkeys(k[:n] for k in keys for n in range(len(k) + 1))
+    place = {head: i for i, head in enumerate(heads)}
     return sorted(keys, key=lambda k: [place[k[:n]] for n in range(len(k) + 1)])
 
 
@@ -454,23 +463,24 @@ class Pair(NamedTuple):
 
         They are in percent points if ``points``.
         """
-        mean, low, high = (
-            f"{100 * x:+z.1f}" if self.points else f"{x:+z.2g}" for x in self[:3]
-        )
+        mean, low, high = self._numbers(digits=2)
         return f"{mean} ({low} to {high})"
 
+    def _numbers(self, digits: int) -> list[str]:
+        """Mean and ends as text: points with one digit, or so many digits in all."""
+        if self.points:
+            return [f"{100 * x:+z.1f}" for x in self[:3]]
+        return [f"{x:+z.{digits}g}" for x in self[:3]]
+
     def __str__(self) -> str:
-        mean, low, high = (
-            f"{100 * x:+z.1f}" if self.points else f"{x:+z.3g}" for x in self[:3]
-        )
-        interval = (
-            f"95 % interval {low} to {high}"
-            if self.n > 1
-            else "one pair gives no interval"
-        )
-        unit = " points" if self.points else ""
+        mean, low, high = self._numbers(digits=3)
+        if self.points:
+            mean += " points"
+        interval = "one pair gives no interval"
+        if self.n > 1:
+            interval = f"95 % interval {low} to {high}"
         wins = f"higher in {self.wins} of {self.n} pairs"
-        return f"{mean}{unit} ({interval}; {wins})"
+        return f"{mean} ({interval}; {wins})"
 
     def __repr__(self) -> str:
         return str(self)
@@ -494,41 +504,51 @@ def paired(
     lie in [0, 1].
     """
     import pandas as pd
-    from scipy.stats import t
 
     _need(frame, [tag, value, *by])
-    left, right = (_keyed(frame[frame[tag] == name], by) for name in (a, b))
-    if not left or not right:
-        raise ValueError(
-            f"no line with {tag} = {b if left else a!r}: there are "
-            f"{[*frame[tag].unique()]}"
-        )
+    left = _keyed(frame[frame[tag] == a], by)
+    right = _keyed(frame[frame[tag] == b], by)
+    for name, found in ((a, left), (b, right)):
+        if not found:
+            raise ValueError(
+                f"no line with {tag} = {name!r}: there are {[*frame[tag].unique()]}"
+            )
     if alone := [key for key in [*left, *right] if not (key in left and key in right)]:
         raise ValueError(
             f"{len(alone)} lines of {a} and {b} have no partner, first "
             f"{', '.join(by)} = {alone[0]}"
         )
-    x, y = (
-        np.array([side[key][value] for key in left], float) for side in (left, right)
-    )
-    d, n = x - y, len(x)
+    x = np.array([left[key][value] for key in left], float)
+    y = np.array([right[key][value] for key in left], float)
+    d = x - y
+    n = len(d)
     if np.isnan(d).any():
         raise ValueError(
             f"{np.isnan(d).sum()} of {n} pairs have no {value}: leave them out, and "
             "say so"
         )
-    half = t.ppf(0.975, n - 1) * d.std(ddof=1) / sqrt(n) if n > 1 else nan
-    points = all(0 <= v <= 1 for v in [*x, *y]) if percent is None else percent
-    table = pd.DataFrame([*left], columns=list(by)).assign(difference=d)
+    half = half_width(d)
+    if percent is None:
+        percent = all(0 <= v <= 1 for v in [*x, *y])
     return Pair(
-        float(d.mean()),
-        float(d.mean() - half),
-        float(d.mean() + half),
-        int((d > 0).sum()),
-        n,
-        points,
-        table,
+        mean=float(d.mean()),
+        low=float(d.mean() - half),
+        high=float(d.mean() + half),
+        wins=int((d > 0).sum()),
+        n=n,
+        points=percent,
+        differences=pd.DataFrame([*left], columns=list(by)).assign(difference=d),
     )
+
+
+def half_width(values: np.ndarray) -> float:
+    """Half the width of the 95 % t-interval of a mean; nan for a single value."""
+    from scipy.stats import t
+
+    n = len(values)
+    if n == 1:
+        return nan
+    return float(t.ppf(0.975, n - 1) * values.std(ddof=1) / sqrt(n))
 
 
 def words(

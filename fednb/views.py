@@ -328,9 +328,9 @@ class Arms:
 class SharedTraining(View):
     """A federation for one round that trains no client twice on the same model.
 
-    It answers as the federation does, whose counters grow as if all had been trained
-    again; ``spared`` says by how much too far. ``sent`` and ``back`` are the rows of
-    the last training and what came back.
+    It answers as the federation does. The federation's counters grow as if every
+    client had been trained; ``spared`` is the part of this that was not done.
+    ``sent`` and ``back`` are the rows of the last training and what came back.
     """
 
     def __init__(self, fed: Judge) -> None:
@@ -350,7 +350,7 @@ class SharedTraining(View):
         self.forget_last_call()
 
     def forget_last_call(self) -> None:
-        """Before an arm's round: nothing was sent."""
+        """Start an arm's round: nothing has been sent yet."""
         nobody = torch.zeros(0, dtype=torch.long)
         self.sent = torch.zeros(0, self.layout.D)
         self.back = Update(torch.zeros(0, self.layout.D), torch.zeros(0, 0), nobody)

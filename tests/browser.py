@@ -20,9 +20,11 @@ from typing import Any
 
 import pytest
 
-FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-background-networking
-    --disable-component-update --disable-sync --no-first-run --force-device-scale-factor=1 --hide-scrollbars"""
-CUT = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"  # no name resolves; only this machine answers
+FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage
+    --disable-background-networking --disable-component-update --disable-sync
+    --no-first-run --force-device-scale-factor=1 --hide-scrollbars"""
+# no name resolves; only this machine answers
+CUT = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
 PATIENCE = 60  # seconds: other work may share the machine
 
 
@@ -37,7 +39,8 @@ def programs() -> tuple[str, str]:
     driver = shutil.which("chromedriver")
     if not any(browsers) or not driver:
         pytest.skip(
-            "no Chromium with chromedriver here: apt-get install chromium chromium-driver"
+            "no Chromium with chromedriver here: "
+            "apt-get install chromium chromium-driver"
         )
     return next(filter(None, browsers)), driver
 
@@ -118,7 +121,8 @@ class Browser:
             "Emulation.setEmulatedMedia", {"features": [feature]}
         )
         self.js(
-            "for (const key of ['theme', 'mode']) { document.documentElement.dataset[key] = arguments[0];"
+            "for (const key of ['theme', 'mode']) {"
+            " document.documentElement.dataset[key] = arguments[0];"
             " try { localStorage.setItem(key, arguments[0]) } catch {} }",
             name,
         )
@@ -152,7 +156,8 @@ class Browser:
                 last = error
             time.sleep(0.05)
         raise AssertionError(
-            f"waited {seconds} s in vain for {what or condition}: {last}, {self.errors()[-5:]}"
+            f"waited {seconds} s in vain for {what or condition}: "
+            f"{last}, {self.errors()[-5:]}"
         )
 
     def errors(self) -> list[str]:

@@ -176,8 +176,14 @@ def test_memberships_are_kept_at_every_quarter_of_a_run():
         assert 2 <= len(evaluated) <= 4 and "members" in task.curves
 
 
-def test_tuning_tries_every_setting_once_in_every_world():
-    found = tasks.tuning("laptop")
+@pytest.fixture(name="all_trials", scope="module")
+def all_trials_fixture():
+    """The tasks of the tuning, 2541 of them: made once for all tests."""
+    return tasks.tuning("laptop")
+
+
+def test_tuning_tries_every_setting_once_in_every_world(all_trials):
+    found = all_trials
     assert len({task.key for task in found}) == len(found) == 2541
     assert {task.seed for task in found} == {tasks.TUNING_SEED}
     assert {task.measure for task in found} == {tasks.measure_validation}
@@ -189,9 +195,9 @@ def test_tuning_tries_every_setting_once_in_every_world():
     assert {task.tags["world"] for task in found} == set(LAPTOP)
 
 
-def test_the_forecast_fits_three_hours_of_two_cores_and_counts_the_tasks():
+def test_the_forecast_fits_three_hours_of_two_cores_and_counts_the_tasks(all_trials):
     cost = tasks.budget("laptop")
-    assert cost["tuning"].runs == len(tasks.tuning("laptop"))
+    assert cost["tuning"].runs == len(all_trials)
     assert sum(part.hours for part in cost.values()) / 2 < 3
     text = tasks.__doc__
     assert f"{cost['tuning'].runs:,}" in text and f"{cost['ranking'].runs:,}" in text
@@ -202,7 +208,7 @@ def test_the_forecast_fits_three_hours_of_two_cores_and_counts_the_tasks():
         * BY_NAME[task.tags["method"]].per_round(
             LAPTOP[task.tags["world"]], value_of(task)
         )
-        for task in tasks.tuning("laptop")
+        for task in all_trials
     )
     assert round(spent) == cost["tuning"].updates
 
@@ -270,21 +276,22 @@ def test_soft_votes_are_judged_as_votes():
 # --- choosing ------------------------------------------------------------------------
 
 
-def tuning_frame():
+@pytest.fixture(name="trial_frame", scope="module")
+def trial_frame_fixture(all_trials):
     """Made-up outcomes of all settings: higher rates are better, but IFCA's K = 8."""
     lines = []
-    for task in tasks.tuning("laptop"):
+    for task in all_trials:
         accuracy = task.tags["lr"]
         if task.tags["method"] == "IFCA" and task.tags["value"] == "8":
             accuracy += 0.5
         if task.tags["method"] == "FedProx":
             accuracy = 0.7  # all equal
-        lines.append(task.tags | {"accuracy": accuracy})
+        lines.append({**task.tags, "accuracy": accuracy})
     return pd.DataFrame(lines)
 
 
-def test_the_best_on_validation_samples_is_chosen(monkeypatch, tmp_path):
-    winners = analysis.choose(tuning_frame(), "laptop")
+def test_the_best_on_validation_samples_is_chosen(trial_frame, monkeypatch, tmp_path):
+    winners = analysis.choose(trial_frame, "laptop")
     cell = winners.set_index(["world", "row"])
     assert cell.loc[("rotation", "IFCA"), "value"] == "8"
     assert cell.loc[("rotation", "IFCA, told K"), "value"] == str(RIGHT)
@@ -313,8 +320,8 @@ def test_the_best_on_validation_samples_is_chosen(monkeypatch, tmp_path):
         tasks.ranking("laptop")
 
 
-def test_a_method_without_any_run_is_told():
-    frame = tuning_frame()
+def test_a_method_without_any_run_is_told(trial_frame):
+    frame = trial_frame
     with pytest.raises(ValueError, match="FedAvg has no run in iid"):
         analysis.choose(frame[frame["method"] != "FedAvg"], "laptop")
 

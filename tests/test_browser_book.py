@@ -16,48 +16,70 @@ chapters = [
     if re.search(r"\b(explore|tour)\(", path.read_text())
 ]
 
-# Text of the page that is not code, script or style, and that a formula's source could be left over in.
+# Text of the page that is not code, script or style, and that a formula's source could
+# be left over in.
 LEFT_OVER = r"""
-const walker = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+const article = document.querySelector("article");
+const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
 const found = [];
 while (walker.nextNode()) {
   const node = walker.currentNode;
   if (node.parentElement.closest("code, pre, script, style, mjx-container")) continue;
-  if (/\\\(|\\\[|\$[^$\s][^$\n]*\$|\{(cite|doc|ref|math)\}/.test(node.data)) found.push(node.data.trim().slice(0, 80));
+  if (/\\\(|\\\[|\$[^$\s][^$\n]*\$|\{(cite|doc|ref|math)\}/.test(node.data))
+    found.push(node.data.trim().slice(0, 80));
 }
 return found;
 """
 
-# Every piece of text whose colour is too close to what lies behind it (WCAG: 4.5, for large text 3).
+# Every piece of text whose colour is too close to what lies behind it (WCAG: 4.5, for
+# large text 3).
 FAINT = r"""
 const channel = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-const parse = colour => { const n = colour.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
-const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+const light = ([r, g, b]) =>
+  0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const parse = colour => {
+  const n = colour.match(/[\d.]+/g).map(Number);
+  return n.length < 4 ? [...n, 1] : n;
+};
+const over = (top, below) =>
+  [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
 function behind(element) {
   const layers = [];
-  for (let e = element; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
+  for (let e = element; e; e = e.parentElement)
+    layers.push(parse(getComputedStyle(e).backgroundColor));
   return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
 }
-function painted(svg, text) {  // the last rectangle drawn under the middle of the text, else the page
-  const box = text.getBoundingClientRect(), [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+// the last rectangle drawn under the middle of the text, else the page
+function painted(svg, text) {
+  const box = text.getBoundingClientRect();
+  const x = box.x + box.width / 2;
+  const y = box.y + box.height / 2;
   const under = [...svg.querySelectorAll("rect")].filter(rect => {
-    const r = rect.getBoundingClientRect(), before = rect.compareDocumentPosition(text) & 4;
+    const r = rect.getBoundingClientRect();
+    const before = rect.compareDocumentPosition(text) & 4;
     return before && r.left <= x && x <= r.right && r.top <= y && y <= r.bottom;
-  }).map(rect => getComputedStyle(rect).fill).filter(fill => fill !== "none").map(parse);
+  }).map(rect => getComputedStyle(rect).fill)
+    .filter(fill => fill !== "none")
+    .map(parse);
   return under.reduce((below, top) => over(top, below), behind(svg));
 }
-const skip = ".highlight, mjx-container, script, style, noscript, .headerlink, title, desc, [aria-hidden=true] .fa";
+const skip = ".highlight, mjx-container, script, style, noscript, .headerlink, "
+  + "title, desc, [aria-hidden=true] .fa";
 const found = new Set();
 for (const element of document.querySelectorAll("article *")) {
-  const text = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join("").trim();
+  const pieces = [...element.childNodes].filter(n => n.nodeType === 3);
+  const text = pieces.map(n => n.data).join("").trim();
   if (!text || element.closest(skip) || !element.getClientRects().length) continue;
-  const style = getComputedStyle(element), svg = element.closest("svg");
-  const ink = parse(svg ? style.fill : style.color), ground = svg ? painted(svg, element) : behind(element);
+  const style = getComputedStyle(element);
+  const svg = element.closest("svg");
+  const ink = parse(svg ? style.fill : style.color);
+  const ground = svg ? painted(svg, element) : behind(element);
   const [a, b] = [light(over(ink, ground)), light(ground)].sort((x, y) => y - x);
-  const ratio = (a + 0.05) / (b + 0.05), large = parseFloat(style.fontSize) >= 24;
-  if (ratio < (large ? 3 : 4.5)) found.add(`${ratio.toFixed(2)} ${element.tagName}.${element.className.baseVal ??
-    element.className}: ${text.slice(0, 40)}`);
+  const ratio = (a + 0.05) / (b + 0.05);
+  const large = parseFloat(style.fontSize) >= 24;
+  const name = element.className.baseVal ?? element.className;
+  if (ratio < (large ? 3 : 4.5))
+    found.add(`${ratio.toFixed(2)} ${element.tagName}.${name}: ${text.slice(0, 40)}`);
 }
 return [...found];
 """
@@ -76,7 +98,8 @@ def book(browser, pages):
             f"{page} to load",
         )
         if browser.js("return !!document.querySelector('.math')"):
-            typeset = "return !!document.querySelector('.math mjx-container') && !document.querySelector('.math:empty')"
+            typeset = """return !!document.querySelector(".math mjx-container")
+              && !document.querySelector(".math:empty")"""
             browser.wait(lambda: browser.js(typeset), "MathJax")
         return browser
 
@@ -95,7 +118,8 @@ def no_harm_done(browser):
 def test_page_is_whole_without_a_network(book, page):
     browser = book(page)
     assert browser.js(
-        "return [...document.querySelectorAll('.math')].every(e => e.querySelector('mjx-container'))"
+        "return [...document.querySelectorAll('.math')]"
+        ".every(e => e.querySelector('mjx-container'))"
     )
     assert not browser.js(
         "return document.querySelectorAll('[data-mml-node=merror]').length"
@@ -110,7 +134,8 @@ def test_page_is_whole_without_a_network(book, page):
 def test_the_checks_can_fail(book):
     browser = book("notation")
     browser.js(
-        "document.querySelector('article p').innerHTML = 'left $x_k$ over <b style=\"color:#eee\">faint</b>'"
+        "document.querySelector('article p').innerHTML ="
+        " 'left $x_k$ over <b style=\"color:#eee\">faint</b>'"
     )
     assert browser.js(LEFT_OVER) == ["left $x_k$ over"]
     assert any("faint" in line for line in browser.js(FAINT))
@@ -132,8 +157,10 @@ def test_text_is_readable_in_both_themes(book, page):
 def test_page_fits_a_phone(book, page):
     browser = book(page, width=360)
     scrolls = "table, pre, mjx-container, .pst-scrollable-table-container, .fx-panels"
-    wide = """return [...document.querySelectorAll("article *")].filter(e => !e.closest(arguments[0])
-      && e.getBoundingClientRect().right > 361).map(e => e.outerHTML.slice(0, 120))"""
+    wide = """return [...document.querySelectorAll("article *")]
+      .filter(e => !e.closest(arguments[0])
+        && e.getBoundingClientRect().right > 361)
+      .map(e => e.outerHTML.slice(0, 120))"""
     assert browser.js("return document.documentElement.scrollWidth") <= 360, browser.js(
         wide, scrolls
     )[:5]
@@ -147,7 +174,8 @@ def test_sliders_move_by_keyboard(book, page):
     browser = book(page)
     explorers = browser.all(".fednb-explore")
     assert explorers
-    outcome = "return [...arguments[0].querySelectorAll('svg, img, .fx-text')].map(e => e.outerHTML).join()"
+    outcome = """return [...arguments[0].querySelectorAll("svg, img, .fx-text")]
+      .map(e => e.outerHTML).join()"""
     for explorer in explorers:
         controls = browser.wait(
             lambda e=explorer: browser.all("input", e), "the explorer's controls"
@@ -172,7 +200,8 @@ def test_sliders_move_by_keyboard(book, page):
 
 def test_search_works_from_a_file(browser, pages):
     browser.open((pages / "search.html").as_uri() + "?q=Dirichlet")
-    hits = "return [...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))"
+    hits = """return [...document.querySelectorAll("#search-results li a")]
+      .map(a => a.getAttribute("href"))"""
     found = browser.wait(lambda: browser.js(hits), "search results")
     assert any(
         "partition" in hit or "heterogeneity" in hit or "api/kernels" in hit
@@ -190,12 +219,10 @@ def test_theme_switch_and_folded_solutions(book):
     chapter = next(page for page in toc() if page.startswith("foundations/"))
     browser = book(chapter)
     solution = browser.find(".admonition.dropdown")
-    hidden = (
-        "return arguments[0].querySelector('p:not(.admonition-title), pre').getClientRects().length === 0 || "
-        + (
-            "getComputedStyle(arguments[0].querySelector('p:not(.admonition-title), pre')).visibility === 'hidden'"
-        )
-    )
+    hidden = """
+      const inside = arguments[0].querySelector("p:not(.admonition-title), pre");
+      return inside.getClientRects().length === 0
+        || getComputedStyle(inside).visibility === "hidden";"""
     assert browser.js(hidden, solution)
     browser.js(
         "arguments[0].querySelector('button, .admonition-title').click()", solution

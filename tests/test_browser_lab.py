@@ -24,7 +24,10 @@ from fednb.widgets import explore, lines, text
 def power(a, k):
     if k == 2 and a == 3:
         raise ValueError("no such power")
-    return [lines([a * x**k for x in range(5)], title="curve"), text(f"a = {a:g}, k = {k}, sum = {a + k:g}")]
+    return [
+        lines([a * x**k for x in range(5)], title="curve"),
+        text(f"a = {a:g}, k = {k}, sum = {a + k:g}"),
+    ]
 
 explore(power, title="Powers", a=[0, 1, 2, 3], k=[1, 3])
 """
@@ -65,7 +68,8 @@ def page(tmp_path_factory):
         explore(picture, n=[2, 3, 4]),  # the very same twice on one page
     ]
     path = tmp_path_factory.mktemp("page") / "page.html"
-    head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>page</title></head>'
+    head = '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    head += "<title>page</title></head>"
     path.write_text(
         head + "<body>" + "\n".join(e.html for e in explorers) + "</body></html>",
         encoding="utf-8",
@@ -194,8 +198,9 @@ def jupyterlab(folder):
         "IPYTHONDIR": str(folder / ".ipython"),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / ".jupyter" / "spaces"),
     }
-    options = f"--no-browser --ip=127.0.0.1 --port={port} --allow-root --ServerApp.root_dir={folder}"
-    options += " --IdentityProvider.token= --LabApp.expose_app_in_browser=True --ServerApp.port_retries=0"
+    options = f"--no-browser --ip=127.0.0.1 --port={port} --allow-root"
+    options += f" --ServerApp.root_dir={folder} --ServerApp.port_retries=0"
+    options += " --IdentityProvider.token= --LabApp.expose_app_in_browser=True"
     with open(folder / "lab.log", "wb") as log:
         command = [sys.executable, "-m", "jupyterlab", *options.split()]
         server = subprocess.Popen(

@@ -611,10 +611,12 @@ assert "torchvision" not in sys.modules  # import fednb stays light
 tv = torchvision()
 assert torchvision() is tv is sys.modules["torchvision"]
 import torch, torchvision.transforms
-assert tv.models.resnet18(num_classes=3).eval()(torch.zeros(1, 3, 32, 32)).shape == (1, 3)
+network = tv.models.resnet18(num_classes=3).eval()
+assert network(torch.zeros(1, 3, 32, 32)).shape == (1, 3)
 assert tv.datasets.CIFAR10
 children = [m.split(".")[1] for m in sys.modules if m.startswith("torchvision.")]
-assert not [m for m in children if not hasattr(tv, m)]  # nothing of the failed import is left behind
+# nothing of the failed import is left behind
+assert not [m for m in children if not hasattr(tv, m)]
 print("fine")
 """
     run = subprocess.run(

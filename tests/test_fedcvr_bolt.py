@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fednb import clustering, data, models, reference, similarity
+from fednb.door import num_sampled
 from fednb.experiment import Task, run
 from fednb.federation import Federation
 from fednb.methods import ActiveFL, FedAvg, FedCVRBolt, PowerOfChoice
@@ -20,7 +21,6 @@ from fednb.methods.choice import (
     boltzmann,
     coalition_weights,
     gumbel,
-    num_sampled,
     representatives,
     weighted_sample,
 )
@@ -951,7 +951,8 @@ def test_selection_counts_visits():
 
 
 def test_drawn_data_run_as_tasks():
-    name = "regression(clusters=2, intercept=True, clients=6, samples=20, tests=10, seed=1)"
+    arguments = "clusters=2, intercept=True, clients=6, samples=20, tests=10, seed=1"
+    name = f"regression({arguments})"
     task = Task(
         FedCVRBolt(sampled=2, warmup=1),
         name,

@@ -78,7 +78,8 @@ def test_shared_groups_may_overlap_but_not_inside():
 
 
 def test_domains_are_the_base_data_seen_differently():
-    name = "domains(base='digits', clients=(3, 2, 4), size=60, noise=0.5, blur=1.5, test=0.4, seed=2)"
+    sizes = "clients=(3, 2, 4), size=60, noise=0.5, blur=1.5, test=0.4, seed=2"
+    name = f"domains(base='digits', {sizes})"
     dataset, parts = data.generate(name)
     assert (
         data.load(name) is dataset
@@ -411,7 +412,7 @@ def test_runs_are_compared_at_equal_updates_and_around_a_split():
 # --- theory ---------------------------------------------------------------------------
 
 
-def test_weights_converge_with_shrinking_steps_and_keep_their_variance_with_constant_ones():
+def test_weights_converge_with_shrinking_steps_but_not_with_constant_ones():
     R = np.random.default_rng(0).random((500, 400, 4))
     mean, constant = (
         fedgwc.theory.weights(R.mean(2), alpha) for alpha in ("mean", 0.2)

@@ -17,7 +17,7 @@ import torch
 import fednb
 from fednb import methods, models, partition
 from fednb.experiment import Task, measure
-from fednb.identity import describe, digest, tell_apart
+from fednb.identity import describe, digest, integer_in, name_in, tell_apart
 from fednb.papers import CATALOGUE
 from fednb.reproduce import PROFILES
 from fednb.training import Local
@@ -195,6 +195,18 @@ def test_every_described_name_denotes_one_thing_of_the_library():
     twice = {name: homes[name] for name in used if len(homes.get(name, ())) > 1}
     assert not twice
     assert all(name in homes for name in used), sorted(used - set(homes))
+
+
+def test_an_argument_is_read_back_from_a_description():
+    law = partial(partition.iid, clients=30)
+    text = describe(partial(partition.subset, law=law, samples=6000))
+    assert integer_in(text, "clients") == 30
+    assert integer_in(text, "samples") == 6000
+    assert integer_in(text, "seed") is None
+    shares = describe(partial(partition.iid, clients=30, test=0.4))
+    assert integer_in(shares, "test") is None  # no integer
+    assert name_in(describe(Mended(3))).endswith("Mended")
+    assert name_in(describe(methods.IFCA(10))) == "IFCA"
 
 
 def test_digest_ignores_the_order_of_keys():

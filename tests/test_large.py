@@ -108,9 +108,9 @@ def test_photographs_become_rows(folder, kind, layout, lists):
     assert d.sha256 == hashlib.sha256(d.x.tobytes() + d.y.tobytes()).hexdigest()
     full = data.PUBLISHED[kind]
     assert d.name == f"{kind}(side=24)"
-    assert (
-        d.note
-        == f"images cut to 24 x 24, 10 of {full.train:,} training images, 3 of {full.test:,} test images"
+    assert d.note == (
+        f"images cut to 24 x 24, 10 of {full.train:,} training images, "
+        f"3 of {full.test:,} test images"
     )
 
 
@@ -221,7 +221,8 @@ def test_absent_images_are_counted_and_named(folder):
     )[:4]
     for image in lost:
         image.unlink()
-    message = rf"4 of 13 images are not in .*images or below it, such as {lost[0].name}, .* Google Landmarks"
+    message = "4 of 13 images are not in .*images or below it, "
+    message += rf"such as {lost[0].name}, .* Google Landmarks"
     with pytest.raises(FileNotFoundError, match=message):
         data.load("landmarks", root)
 
@@ -244,7 +245,8 @@ def test_a_broken_image_is_named_and_leaves_nothing_that_looks_whole(folder):
     [
         (
             "user,image_id,class\n1,a,0\n",
-            "federated_train.csv is not a list with the columns user_id, image_id, class",
+            "federated_train.csv is not a list with the columns "
+            "user_id, image_id, class",
         ),
         ("user_id,image_id,class\n1,a,dog\n", "is not a list"),
         ("", "is not a list"),

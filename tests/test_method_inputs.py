@@ -10,6 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from fednb.door import num_sampled
 from fednb.methods import (
     ALL,
     CFL,
@@ -44,7 +45,6 @@ from fednb.methods import (
     PowerOfChoice,
     WeCFL,
 )
-from fednb.methods.choice import num_sampled
 from fednb.training import Local
 
 from .conftest import federation

@@ -1,5 +1,6 @@
 """The contract, over all methods; then the identities that tie methods together."""
 
+import ast
 import dataclasses
 import inspect
 
@@ -73,6 +74,32 @@ def test_a_method_is_a_frozen_dataclass_with_a_cited_docstring(cls):
         eval(repr(method), vars(methods)) == method
     )  # the repr tells all: records are keyed by it
     assert inspect.getmodule(cls).__doc__ and cls.__doc__
+
+
+def functions_of(cls):
+    """All functions in the file of a method, its own methods included."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(cls)))
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def test_a_method_says_what_it_takes_and_knows_clients_as_fed_only(cls):
+    for function in functions_of(cls):
+        arguments = function.args
+        given = [*arguments.args, *arguments.kwonlyargs]
+        given += [rest for rest in (arguments.vararg, arguments.kwarg) if rest]
+        for argument in given:
+            place = f"{cls.__name__}: {argument.arg} of {function.name}"
+            if argument.arg not in ("self", "cls"):
+                assert argument.annotation is not None, place
+            if argument.arg == "fed":
+                assert ast.unparse(argument.annotation) == "Fed", place
+        assert function.returns is not None, function.name
+
+
+def test_a_step_fits_a_page(cls):
+    """What is not the algorithm goes into functions with names of their own."""
+    lines = inspect.getsource(cls.step).splitlines()
+    assert len(lines) <= 50
 
 
 @pytest.mark.parametrize("rule", contract.RULES)

@@ -228,7 +228,7 @@ def test_the_meter_says_what_was_done_once_and_arms_what_they_cost_alone(first):
     fed = toy()
     state = steps(ocfl.arms.Arms(tuple(arms)), fed, 2)
     row = fed.start().nbytes
-    # round 1 is the same for all; in round 2 there are FedAvg's model and each one's own
+    # round 1 is the same for all; round 2 has FedAvg's model and each client's own
     assert fed.meter.updates == 6 + 2 * 6
     assert fed.meter.down == fed.meter.up == 6 * row + 6 * row
     assert fed.snapshot()["visits"].tolist() == [3] * 6

@@ -173,8 +173,8 @@ def test_dirichlet_counts_classes_as_a_total_concentration():
 
 
 def test_dirichlet_mixture_has_the_mean_and_variance_of_its_law():
-    # With a pool that hardly runs out, q ~ Dir(alpha p): mean p, variance p(1-p)/(alpha+1);
-    # n draws from q add the factor 1 + alpha/n.
+    # With a pool that hardly runs out, q ~ Dir(alpha p): its mean is p, its variance
+    # p(1-p)/(alpha+1); n draws from q add the factor 1 + alpha/n.
     y = np.repeat([0, 1], [150_000, 50_000])
     share = counts(partition.dirichlet(y, 4000, 3.0), y)[:, 0] / 50
     assert share.mean() == pytest.approx(0.75)

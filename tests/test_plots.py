@@ -269,7 +269,8 @@ def test_source_shows_the_code_and_names_its_home(monkeypatch):
     source(LocalOnly.step)
     text = shown[0].data
     assert text.startswith(
-        "Source of `fednb.methods.local_only.LocalOnly.step`:\n\n```python\ndef step(self"
+        "Source of `fednb.methods.local_only.LocalOnly.step`:\n\n"
+        "```python\ndef step(self"
     )
     assert "trained = fed.train(" in text and text.endswith("\n```")
     source(FedAvg.step)

@@ -407,9 +407,8 @@ def test_the_caption_says_where_the_numbers_come_from():
     table = shown()
     tree = ElementTree.fromstring(table.html)
     caption = "".join(tree.find(".//caption").itertext())
-    assert (
-        caption
-        == f"{whole} Mean ± standard deviation over seeds in %; bold: our best per column."
+    assert caption == (
+        f"{whole} Mean ± standard deviation over seeds in %; bold: our best per column."
     )
     assert (tree.get("role"), tree.get("tabindex"), tree.get("aria-label")) == (
         "region",
@@ -547,7 +546,8 @@ def test_a_pair_in_words():
         (
             lambda d: d.iloc[1:],
             BY,
-            r"1 lines of WeCFL and FedAvg have no partner, first setting, K, seed = \('iid', 5, 0\)",
+            "1 lines of WeCFL and FedAvg have no partner, "
+            r"first setting, K, seed = \('iid', 5, 0\)",
         ),
         (
             lambda d: d.drop(6),

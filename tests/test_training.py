@@ -81,7 +81,8 @@ def test_backends_agree_with_a_plain_loop(network, case, backend):
     rows, losses = plain_loop(fed, theta, range(fed.K), mu=mu)
     kept = torch.ones(fed.layout.D, dtype=torch.bool)
     if (network, case) == ("cnn_bn", "adam"):
-        # a bias before BatchNorm has gradient zero, of which Adam makes steps of random sign (the running mean sees it)
+        # a bias before BatchNorm has gradient zero, of which Adam makes steps of random
+        # sign (the running mean sees it)
         kept[fed.layout.columns("[04].bias")] = False
         kept[fed.layout.P :] = False
     torch.testing.assert_close(up.theta[:, kept], rows[:, kept], rtol=0, atol=1e-10)

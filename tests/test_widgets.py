@@ -330,7 +330,8 @@ def test_bad_drawings_say_what_is_wrong(draw, message):
 
 
 def test_importing_fednb_leaves_widgets_alone():
-    code = "import sys, fednb; print([m for m in ('anywidget', 'ipywidgets', 'fednb.widgets') if m in sys.modules])"
+    names = ("anywidget", "ipywidgets", "fednb.widgets")
+    code = f"import sys, fednb; print([m for m in {names} if m in sys.modules])"
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import metrics, tables
-from ..ranks import CriticalDifferences, critical_differences, holm
+from ..ranks import CriticalDifferences, critical_differences, holm, signed_rank
 from .methods import ENTRIES
 from .tasks import allowed, entries, rows, tuning
 from .worlds import worlds
@@ -58,16 +58,17 @@ def choose(frame: DataFrame, profile: str) -> DataFrame:
 
     lines = []
     for name, world in worlds(profile).items():
-        here = frame[frame["world"] == name]
-        if here.empty:
+        runs = frame[frame["world"] == name]
+        if runs.empty:
             continue
         for entry in entries(world):
             for row in rows(world, entry):
                 values = [str(value) for value in allowed(entry, row)]
-                mine = here[(here["method"] == entry.name) & here["value"].isin(values)]
-                if mine["accuracy"].isna().all():
+                allowed_value = runs["value"].isin(values)
+                tried = runs[(runs["method"] == entry.name) & allowed_value]
+                if tried["accuracy"].isna().all():
                     raise ValueError(f"{row} has no run in {name}: sweep tuning first")
-                best = mine.loc[mine["accuracy"].idxmax()]
+                best = tried.loc[tried["accuracy"].idxmax()]
                 lines.append(
                     {
                         "world": name,
@@ -77,7 +78,7 @@ def choose(frame: DataFrame, profile: str) -> DataFrame:
                         "lr": best["lr"],
                         "value": best["value"],
                         "validation": round(float(best["accuracy"]), 4),
-                        "tried": len(mine),
+                        "tried": len(tried),
                     }
                 )
     return pd.DataFrame(lines)
@@ -85,10 +86,12 @@ def choose(frame: DataFrame, profile: str) -> DataFrame:
 
 def at_the_edge(winners: DataFrame, rates: Sequence[float]) -> DataFrame:
     """Rows whose chosen rate or value is an end of what was tried: more might help."""
-    ends = {}
+    ends: dict[str, set[str]] = {}
     for entry in ENTRIES:
         values = [str(value) for value in entry.values]
-        ends[entry.name] = {values[0], values[-1]} if len(values) > 2 else set()
+        ends[entry.name] = set()  # two values have no middle
+        if len(values) > 2:
+            ends[entry.name] = {values[0], values[-1]}
     by_rate = winners["lr"].isin([min(rates), max(rates)])
     by_value = [
         value in ends[method]
@@ -206,14 +209,14 @@ def gains(
 
     lines = []
     for world in dict.fromkeys(frame["world"]):
-        here = frame[(frame["world"] == world) & frame[value].notna()]
-        found = list(dict.fromkeys(here["row"]))
+        runs = frame[(frame["world"] == world) & frame[value].notna()]
+        found = list(dict.fromkeys(runs["row"]))
         if control not in found:
             continue
         for row in found:
             if row == control:
                 continue
-            pair = tables.paired(here, "row", row, control, value, ["seed"])
+            pair = tables.paired(runs, "row", row, control, value, ["seed"])
             sign = int(pair.low > 0) - int(pair.high < 0)
             lines.append(
                 {
@@ -238,7 +241,6 @@ def overall(
     worlds the row is ahead, and Wilcoxon's p-value, corrected by Holm for all rows.
     """
     import pandas as pd
-    from scipy.stats import t, wilcoxon
 
     means = by_world(frame, value)
     if control not in means:
@@ -249,8 +251,7 @@ def overall(
         n = len(gap)
         if n < 2:
             continue
-        half = t.ppf(0.975, n - 1) * gap.std(ddof=1) / np.sqrt(n)
-        p = wilcoxon(gap, zero_method="zsplit").pvalue if gap.any() else 1.0
+        half = tables.half_width(gap)
         lines.append(
             {
                 "row": row,
@@ -259,7 +260,7 @@ def overall(
                 "high": gap.mean() + half,
                 "ahead": int((gap > 0).sum()),
                 "worlds": n,
-                "p": p,
+                "p": signed_rank(gap),
             }
         )
     table = pd.DataFrame(lines).set_index("row")
@@ -280,12 +281,12 @@ def best(frame: DataFrame, value: str = "accuracy") -> DataFrame:
     means = by_world(frame, value)
     lines = []
     for world, line in means.iterrows():
-        here = frame[(frame["world"] == world) & frame[value].notna()]
+        runs = frame[(frame["world"] == world) & frame[value].notna()]
         rivals = line.drop(controls, errors="ignore").dropna()
         first = rivals.idxmax()
         as_good = []
         for row in rivals.index.drop(first):
-            pair = tables.paired(here, "row", first, row, value, ["seed"])
+            pair = tables.paired(runs, "row", first, row, value, ["seed"])
             if not pair.low > 0:
                 as_good.append(row)
         out = {"world": world, "row": first, value: rivals[first], "as_good": as_good}
@@ -308,16 +309,17 @@ def worth_of_k(frame: DataFrame, value: str = "accuracy") -> DataFrame:
         told = f"{entry.name}, told K"
         if told not in set(frame["row"]):
             continue
-        for other in (f"{entry.name}, wrong K", entry.name):
+        others = {"wrong K": f"{entry.name}, wrong K", "chosen K": entry.name}
+        for over, other in others.items():
             where = set(frame.loc[frame["row"] == told, "world"])
             both = frame[frame["row"].isin([told, other]) & frame["world"].isin(where)]
             for world in dict.fromkeys(both["world"]):
-                here = both[both["world"] == world]
-                pair = tables.paired(here, "row", told, other, value, ["seed"])
+                runs = both[both["world"] == world]
+                pair = tables.paired(runs, "row", told, other, value, ["seed"])
                 lines.append(
                     {
                         "method": entry.name,
-                        "over": "wrong K" if other != entry.name else "chosen K",
+                        "over": over,
                         "world": world,
                         "gain": pair.mean,
                         "low": pair.low,

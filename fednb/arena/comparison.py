@@ -101,14 +101,14 @@ def _task(
 ) -> Task:
     """A run of the method as the arena would do it."""
     return Task(
-        method,
-        world.dataset(seed, tuning),
-        world.deal(seed, tuning),
-        world.model,
-        Local(lr=lr, steps=STEPS, batch_size=16),
-        rounds,
-        seed,
-        profile,
+        method=method,
+        dataset=world.dataset(seed, tuning),
+        partition=world.deal(seed, tuning),
+        model=world.model,
+        local=Local(lr=lr, steps=STEPS, batch_size=16),
+        rounds=rounds,
+        seed=seed,
+        profile=profile,
         every=rounds,
         options={"diverged": "record"},
     )

@@ -40,7 +40,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import metrics
-from ..experiment import Task
+from ..door import Judge
+from ..experiment import Task, clusters_of, serving
 from ..training import Local
 from .methods import ENTRIES, RIGHT, STEPS, WRONG, Entry
 from .worlds import World, worlds
@@ -91,7 +92,7 @@ class Setting(NamedTuple):
 # --- what is written down of a run ----------------------------------------------------
 
 
-def measure_validation(fed, state) -> dict[str, Any]:
+def measure_validation(fed: Judge, state: Any) -> dict[str, Any]:
     """How well clients are served on their validation samples; nothing else is seen."""
     confusion = _confusion(fed, state, on="validation")
     return {
@@ -100,19 +101,19 @@ def measure_validation(fed, state) -> dict[str, Any]:
     }
 
 
-def measure_arena(fed, state) -> dict[str, Any]:
+def measure_arena(fed: Judge, state: Any) -> dict[str, Any]:
     """What the ranking judges by: test accuracy in several ways, and the clusters.
 
     ``members`` has a character for each client: those of one cluster share it.
     ``majority`` is the accuracy of a client's most frequent training class.
     """
     confusion = _confusion(fed, state, on="test")  # (K, classes, classes)
-    accuracy = metrics.accuracy(confusion)
+    accuracy = np.asarray(metrics.accuracy(confusion))  # (K,)
     truth = fed.truth
     frequent = truth.counts.argmax(1)  # (K,)
     tests = confusion.sum(2)  # (K, classes)
     hits = tests[np.arange(len(tests)), frequent]
-    out = {
+    out: dict[str, Any] = {
         "accuracy": metrics.average(accuracy),
         "accuracy_std": metrics.spread(accuracy)["std"],
         "worst_decile": worst_decile(accuracy),
@@ -120,7 +121,7 @@ def measure_arena(fed, state) -> dict[str, Any]:
         "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
         "majority": metrics.average(hits / np.maximum(tests.sum(1), 1)),
     }
-    labels = getattr(state, "clusters", state.labels).cpu().numpy()
+    labels = clusters_of(state).cpu().numpy()
     out["clusters"] = len(np.unique(labels))
     out["members"] = memberships(labels)
     if truth.labels is not None:
@@ -144,12 +145,10 @@ def memberships(labels: np.ndarray) -> str:
     return "".join(SYMBOLS[rank[i]] for i in inverse)
 
 
-def _confusion(fed, state, on: str) -> np.ndarray:
+def _confusion(fed: Judge, state: Any, on: str) -> np.ndarray:
     """Counts (K, classes, classes) on a list of each client's samples."""
-    served = getattr(state, "votes", None)
-    if served is None:
-        served = state.labels
-    return fed.evaluate(state.theta, served, on=on).confusion.cpu().numpy()
+    result = fed.evaluate(state.theta, serving(state), on=on)
+    return result.confusion.cpu().numpy()
 
 
 # --- tasks ----------------------------------------------------------------------------
@@ -170,9 +169,17 @@ def task(
     tuning: bool = False,
 ) -> Task:
     """One run."""
-    share = SCALES[profile].share if tuning else 1.0
-    rounds = entry.rounds(world, setting.value, share)
-    tags = {
+    if tuning:
+        rounds = entry.rounds(world, setting.value, SCALES[profile].share)
+        how: dict[str, Any] = {"every": rounds, "measure": measure_validation}
+    else:
+        rounds = entry.rounds(world, setting.value)
+        how = {
+            "every": math.ceil(rounds / 4),
+            "curves": ("accuracy", "members"),
+            "measure": measure_arena,
+        }
+    tags: dict[str, str | int | float] = {
         "world": world.name,
         "row": row,
         "method": entry.name,
@@ -181,19 +188,17 @@ def task(
         "value": str(setting.value),
     }
     return Task(
-        entry.make(world, setting.value, rounds, seed),
-        world.dataset(seed, tuning),
-        world.deal(seed, tuning),
-        world.model,
-        Local(lr=setting.rate, steps=STEPS, batch_size=16),
-        rounds,
-        seed,
-        profile,
-        every=rounds if tuning else math.ceil(rounds / 4),
-        curves=() if tuning else ("accuracy", "members"),
+        method=entry.make(world, setting.value, rounds, seed),
+        dataset=world.dataset(seed, tuning),
+        partition=world.deal(seed, tuning),
+        model=world.model,
+        local=Local(lr=setting.rate, steps=STEPS, batch_size=16),
+        rounds=rounds,
+        seed=seed,
+        profile=profile,
         options={"diverged": "record"},
-        measure=measure_validation if tuning else measure_arena,
         tags=tags,
+        **how,
     )
 
 
@@ -206,17 +211,16 @@ def tuning(profile: str) -> list[Task]:
     for world in scale.worlds(profile):
         for entry in entries(world):
             for setting in settings(scale, entry):
-                tasks.append(
-                    task(
-                        profile,
-                        world,
-                        entry,
-                        setting,
-                        TUNING_SEED,
-                        entry.name,
-                        tuning=True,
-                    )
+                trial = task(
+                    profile,
+                    world,
+                    entry,
+                    setting,
+                    seed=TUNING_SEED,
+                    row=entry.name,
+                    tuning=True,
                 )
+                tasks.append(trial)
     return tasks
 
 
@@ -355,7 +359,7 @@ class _Sum:
         """Count one run."""
         rounds = entry.rounds(world, value, share)
         spent = rounds * entry.per_round(world, value)
-        name = world.model.func.__name__
+        name = world.network
         self.runs += 1
         self.updates += spent
         self.seconds += PER_RUN + OVERHEAD * spent * MILLISECONDS[name] / 1000

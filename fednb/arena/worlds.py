@@ -44,7 +44,7 @@ class World:
     name: str
     hidden: str  # one sentence
     base: str  # data set
-    model: Callable[[], Any]
+    model: partial[Any]  # of one of the functions of `models`
     clients: int
     sampled: int  # clients per round
     size: int  # training samples of a client, on average
@@ -54,10 +54,19 @@ class World:
     kinds: tuple[str, ...] = ()  # instead of a law: what each group sees
     probe: int = 10  # samples of each class that the server holds
 
+    def __post_init__(self) -> None:
+        if (self.law is None) == (len(self.kinds) == 0):
+            raise ValueError(f"world {self.name!r}: give it a law or kinds, not both")
+
     @property
     def is_grouped(self) -> bool:
         """Whether there are hidden groups to be found."""
         return self.groups is not None and self.groups > 1
+
+    @property
+    def network(self) -> str:
+        """What kind of network it has: "mlp" or "cnn"."""
+        return self.model.func.__name__
 
     @property
     def truth(self) -> np.ndarray:  # (K,)
@@ -80,7 +89,7 @@ class World:
     def deal(self, seed: int, tuning: bool) -> Callable[..., partition.Partition]:
         """The law for a task, with validation samples while settings are chosen."""
         law = partial(as_generated, name=self.dataset(seed, tuning))
-        if not self.kinds:
+        if self.law is not None:
             samples = self.clients * self.size
             law = partial(partition.subset, law=self.law, samples=samples)
         if tuning:
@@ -141,7 +150,7 @@ NETWORKS = {
 }
 # Two halves of the digits, capital letters, and small letters that look unlike these;
 # letters that are less than a hundredth of the data are left out.
-CHARACTERS = (
+CHARACTERS: tuple[tuple[int, ...], ...] = (
     (0, 1, 2, 3, 4),
     (5, 6, 7, 8, 9),
     (12, 15, 18, 21, 22, 23, 24, 25, 28, 29, 30, 31, 32, 34),
@@ -155,9 +164,11 @@ def worlds(profile: str) -> dict[str, World]:
     if profile not in SIZES:
         raise ValueError(f"no worlds of profile {profile!r}: there are {[*SIZES]}")
     size = SIZES[profile]
-    usual = {"clients": size.clients, "test": 0.0, "min_size": 10}
-    many = {"clients": size.many, "test": 0.0, "min_size": 8}
-    characters = CHARACTERS if size.bases["emnist"] != "digits" else TEN_CLASSES
+    usual: dict[str, Any] = {"clients": size.clients, "test": 0.0, "min_size": 10}
+    many: dict[str, Any] = {"clients": size.many, "test": 0.0, "min_size": 8}
+    characters = CHARACTERS
+    if size.bases["emnist"] == "digits":
+        characters = TEN_CLASSES
     found = [
         _world(
             size,
@@ -257,11 +268,14 @@ def worlds(profile: str) -> dict[str, World]:
 
 def _world(scale: Size, name: str, hidden: str, base: str, **changes: Any) -> World:
     """A world of the usual size, unless ``changes`` say otherwise."""
+    updates = scale.updates
+    if base == "cifar10":
+        updates = scale.updates_cnn
     usual = {
         "clients": scale.clients,
         "sampled": scale.clients // 2,
         "size": scale.samples,
-        "updates": scale.updates_cnn if base == "cifar10" else scale.updates,
+        "updates": updates,
         "probe": scale.probe,
     }
     found = scale.bases[base]

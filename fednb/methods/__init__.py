@@ -7,7 +7,7 @@ A method is a frozen dataclass whose fields are the paper's hyper-parameters::
         labels: Tensor  # (K,)   the row that serves each client
 
     def init(self, fed: Fed) -> State            # the lines before the paper's loop
-    def step(self, state, fed, t) -> State  # its body, a comment per pseudo-code line
+    def step(self, state: State, fed: Fed, t: int) -> State  # its body, line by line
 
 ``step`` changes nothing that it was given and draws random numbers only through
 ``fed``. A method in ``ALL`` takes part in the book's tests and tables.

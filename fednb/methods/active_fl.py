@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import mean
-from .choice import num_sampled, weighted_sample
+from .choice import weighted_sample
 
 
 class State(NamedTuple):
@@ -119,7 +119,7 @@ class ActiveFL:
         logits = (self.alpha2 * value).where(eligible, -torch.inf)
         return logits.index_fill(0, excluded, -torch.inf)
 
-    def choose(self, fed, logits: Tensor, m: int) -> Tensor:  # (m,)
+    def choose(self, fed: Fed, logits: Tensor, m: int) -> Tensor:  # (m,)
         """Draw (1 - α_3) m clients by the softmax, then the others uniformly.
 
         If the softmax excludes too many, more are drawn uniformly.
@@ -134,7 +134,7 @@ class ActiveFL:
         uniform = fed.sample(m - by_value, among=others)
         return torch.cat([clients, uniform]).sort().values
 
-    def value_of(self, fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
+    def value_of(self, fed: Fed, w: Tensor, clients: Tensor) -> Tensor:  # (n,)
         """v_k of w (D,): √n_k times its mean loss at client k, or the mean loss."""
         loss = fed.loss(w, clients).double()
         if self.scaled:

@@ -83,7 +83,7 @@ class AutoCFL:
         """Run one round."""
         theta, labels, ballots, total = state
         is_voting = t < self.voting
-        clients = fed.sample(1.0 if is_voting else self.sampled)
+        clients = fed.sample(self.sampled_in(t))
         work = self.work(fed)  # local training adjustment
         trained = fed.train(theta[labels[clients]], clients, **work).theta
         if is_voting:  # weighted voting
@@ -102,6 +102,12 @@ class AutoCFL:
         theta = mean_by(trained, fed.n[clients], labels[clients], old=theta)
         return State(theta, labels, ballots, total)
 
+    def sampled_in(self, t: int) -> int | float:
+        """How many clients train in round t: all while they vote."""
+        if t < self.voting:
+            return 1.0
+        return self.sampled
+
     def vote(self, alike: Tensor, seed: int) -> tuple[Tensor, float]:
         """Labels (K,) of one spectral clustering, and its Davies–Bouldin score.
 
@@ -113,7 +119,7 @@ class AutoCFL:
         labels = torch.empty_like(best.labels).index_copy(0, order, best.labels)
         return labels, best.score
 
-    def work(self, fed) -> dict[str, Any]:
+    def work(self, fed: Fed) -> dict[str, Any]:
         """Options of ``fed.train`` that let all clients do the same number of steps."""
         local = fed.local
         if not self.adjust or local.steps is not None:

@@ -46,7 +46,7 @@ class BriggsHC:
     clients that are all alike are not merged at all.
     """
 
-    warmup: int = 20  # rounds before the split
+    warmup: int = 20  # warm-up: no split in these first rounds
     # a distance by the metric; OCFL's authors tried cosine distances from 0.05 to 0.4
     threshold: float = 0.4
     metric: str = "cosine"  # or "euclidean", "manhattan"
@@ -79,7 +79,11 @@ class BriggsHC:
         cls, warmup: int = 20, threshold: float = 0.05, **changes: Any
     ) -> BriggsHC:
         """The code of OCFL's authors, at the least of their thresholds."""
-        released = {"update": "state", "aggregation": "equal", "swapped": True}
+        released: dict[str, Any] = {
+            "update": "state",
+            "aggregation": "equal",
+            "swapped": True,
+        }
         return cls(warmup, threshold, **released | changes)
 
     @classmethod
@@ -96,7 +100,7 @@ class BriggsHC:
         theta = state.theta
         labels = state.labels
         split_now = t == self.warmup
-        clients = fed.sample(1.0 if split_now else self.sampled)
+        clients = fed.sample(self.sampled_in(t))
         before = theta[labels[clients]]
         update = fed.train(before, clients)  # w_k <- ClientUpdate(k, w)
         if split_now:
@@ -108,6 +112,12 @@ class BriggsHC:
         weights = importance(fed, self.aggregation)[clients]
         theta = mean_by(update.theta, weights, labels[clients], old=theta)
         return State(theta, labels)
+
+    def sampled_in(self, t: int) -> int | float:
+        """How many clients train in round t: all in the round of the split."""
+        if t == self.warmup:
+            return 1.0
+        return self.sampled
 
     def distances(self, delta: Tensor) -> Tensor:  # (K, K)
         """Distances of all pairs of updates (K, d); similarities if ``swapped``."""

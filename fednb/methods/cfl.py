@@ -29,7 +29,7 @@ uses 0.6 for both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,22 +91,22 @@ class CFL:
         )
 
     @classmethod
-    def as_printed(cls, **changes) -> CFL:
+    def as_printed(cls, **changes: Any) -> CFL:
         """The paper's optimal bipartition, from the first round on."""
-        printed = {"linkage": "single", "wait": 0, "smallest": 2}
+        printed: dict[str, Any] = {"linkage": "single", "wait": 0, "smallest": 2}
         return cls(**printed | changes)
 
     @classmethod
-    def as_released(cls, **changes) -> CFL:
+    def as_released(cls, **changes: Any) -> CFL:
         """The authors' notebook, whose lengths fit its network and data.
 
         Its confusion of client numbers after the first split is not kept.
         """
-        released = {"relative": False, "eps1": 0.4, "eps2": 1.6}
+        released: dict[str, Any] = {"relative": False, "eps1": 0.4, "eps2": 1.6}
         return cls(**released | changes)
 
     @classmethod
-    def corrected(cls, **changes) -> CFL:
+    def corrected(cls, **changes: Any) -> CFL:
         """The same as a plain call."""
         return cls(**changes)
 
@@ -134,10 +134,11 @@ class CFL:
             if not self.should_split(group.delta, group.weights, peak[c]):
                 continue
             absent = in_cluster.index_fill(0, clients, False).nonzero()[:, 0]
-            if len(absent):
-                # the same test on all members, for which the absent ones train
+            if len(absent) > 0:
+                # the absent members train, too, and all of them are tested
+                late = fed.train(theta[c], absent).theta
                 clients = torch.cat([clients, absent])
-                trained = torch.cat([trained, fed.train(theta[c], absent).theta])
+                trained = torch.cat([trained, late])
                 group = group_in(in_cluster, clients, trained, theta[c], fed)
                 if not self.should_split(group.delta, group.weights, peak[c]):
                     continue
@@ -157,10 +158,12 @@ class CFL:
         That is so if the mean of their updates (n, P), weighted by samples (n,), is
         shorter than ε1, and the longest update is longer than ε2.
         """
-        unit = peak if self.relative else 1.0
-        at_rest = mean(delta, n).norm() < self.eps1 * unit
-        incongruent = delta.norm(dim=1).max() > self.eps2 * unit
-        return bool(at_rest and incongruent)
+        unit = torch.ones_like(peak)
+        if self.relative:
+            unit = peak
+        mean_is_short = mean(delta, n).norm() < self.eps1 * unit
+        one_is_long = delta.norm(dim=1).max() > self.eps2 * unit
+        return bool(mean_is_short and one_is_long)
 
     def cut(self, delta: Tensor) -> Tensor:
         """Split updates (n, P) as `cut` does: labels (n,), all 0 for no split."""
@@ -168,7 +171,7 @@ class CFL:
 
 
 def group_in(
-    in_cluster: Tensor, clients: Tensor, trained: Tensor, theta_c: Tensor, fed
+    in_cluster: Tensor, clients: Tensor, trained: Tensor, theta_c: Tensor, fed: Fed
 ) -> Group:
     """Those of the trained clients (n,), with models (n, D), that are in a cluster.
 

@@ -19,7 +19,7 @@ algorithm's inputs and its code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,12 +70,12 @@ class CFLGP:
         )
 
     @classmethod
-    def as_released(cls, **changes) -> CFLGP:
+    def as_released(cls, **changes: Any) -> CFLGP:
         """The authors' code, as to the criterion."""
         return cls(**{"criterion": "own"} | changes)
 
     @classmethod
-    def corrected(cls, **changes) -> CFLGP:
+    def corrected(cls, **changes: Any) -> CFLGP:
         """The same as a plain call, and as printed."""
         return cls(**changes)
 
@@ -114,7 +114,7 @@ class CFLGP:
         return State(theta, labels, G, asked, columns)
 
     def moves_of(
-        self, c: int, fed, state: State, clients: Tensor, move: Tensor
+        self, c: int, fed: Fed, state: State, clients: Tensor, move: Tensor
     ) -> Tensor:  # (n, d)
         """How the clients move model c: those of other clusters train it, too.
 

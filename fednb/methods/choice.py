@@ -8,32 +8,19 @@ are n draws without replacement. Nothing is exponentiated, so no weight is too l
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from .. import checks
 from ..clustering import num_clusters
+from ..door import Fed
 
 
-def num_sampled(sampled: int | float, K: int) -> int:
-    """How many of K clients ``sampled`` means: a number, at most K, or a fraction.
-
-    ``fed.sample`` draws that many.
-    """
-    checks.argument("num_sampled", "sampled", sampled, checks.sampled)
-    if isinstance(sampled, float):
-        return math.ceil(sampled * K)
-    return min(sampled, K)
-
-
-def gumbel(fed) -> Tensor:  # (K,)
+def gumbel(fed: Fed) -> Tensor:  # (K,)
     """Independent Gumbel numbers -log(-log u), one for each client's ticket u."""
     return -(-fed.tickets().clamp_min(1e-300).log()).log()
 
 
-def weighted_sample(fed, size: int, logits: Tensor) -> Tensor:  # (size,)
+def weighted_sample(fed: Fed, size: int, logits: Tensor) -> Tensor:  # (size,)
     """Draw clients without replacement, with probabilities ∝ exp(logits).
 
     These are the probabilities of each draw among the clients that are left. A client
@@ -84,7 +71,7 @@ def coalition_weights(n: Tensor, coalitions: Tensor, clients: Tensor) -> Tensor:
     return n * (all_samples / drawn_samples)[coalitions]
 
 
-def shuffle_members(fed, coalitions: Tensor) -> Tensor:  # (K,)
+def shuffle_members(fed: Fed, coalitions: Tensor) -> Tensor:  # (K,)
     """Permute the members of coalitions and keep the coalitions' sizes."""
     old_place = fed.tickets().argsort()
     new_place = fed.tickets().argsort()

@@ -29,7 +29,7 @@ clients themselves, ``groups`` are the clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -110,7 +110,7 @@ class FedCCFA:
         return State(theta, state.labels, groups)
 
     def comparison(
-        self, fed, rows: Tensor, clients: Tensor, top: Tensor
+        self, fed: Fed, rows: Tensor, clients: Tensor, top: Tensor
     ) -> Tensor | None:
         """Classifiers that are trained to be compared only: rows (n, D).
 
@@ -123,7 +123,13 @@ class FedCCFA:
         return self.train_classifier(fed, common, clients, top, slot=2, **changes)
 
     def train_classifier(
-        self, fed, rows: Tensor, clients: Tensor, top: Tensor, slot: int = 0, **changes
+        self,
+        fed: Fed,
+        rows: Tensor,
+        clients: Tensor,
+        top: Tensor,
+        slot: int = 0,
+        **changes: Any,
     ) -> Tensor:
         """Train the classifier, whose columns are in the mask ``top`` (D,)."""
         lr = self.classifier_lr_scale * fed.local.lr
@@ -131,7 +137,7 @@ class FedCCFA:
 
 
 def train_part(
-    fed, rows: Tensor, clients: Tensor, part: Tensor, slot: int, **changes
+    fed: Fed, rows: Tensor, clients: Tensor, part: Tensor, slot: int, **changes: Any
 ) -> Tensor:
     """Train only the columns in the mask ``part`` (D,): rows (n, D).
 

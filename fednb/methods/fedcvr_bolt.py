@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from .. import checks
 from ..clustering import relabel, spectral, weighted_kmeans
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import Layout, mean
 from ..similarity import (
     cosine,
@@ -39,7 +39,6 @@ from .choice import (
     coalition_weights,
     gumbel,
     largest,
-    num_sampled,
     representatives,
     shuffle_members,
 )
@@ -125,7 +124,7 @@ class FedCVRBolt:
     """
 
     sampled: int | float = 10  # P
-    warmup: int = 30  # rounds with uniform sampling, before the first coalitions
+    warmup: int = 30  # warm-up: uniform sampling in these first rounds
     beta: float = 1.0
     # γ_t: "restart" 1/2, 1/3, ... from the first estimate on; "round" 1/t; a constant
     rate: float | str = "restart"
@@ -178,7 +177,7 @@ class FedCVRBolt:
         here its expectations stay as they were.
         """
         checks.argument("as_printed", "dataset", dataset, checks.choice(*PRINTED))
-        printed = {
+        printed: dict[str, Any] = {
             "rate": "round",  # C.1: γ_t = 1/t
             "warmup_estimates": True,  # C.2
             "centred": False,  # Eq. 9 and 11 are about models
@@ -199,7 +198,11 @@ class FedCVRBolt:
         stay together, and the remaining places go to the best of the other clients.
         """
         checks.argument("as_released", "dataset", dataset, checks.choice(*RELEASED))
-        released = {"centred": False, "innovation": False, "aggregation": "own"}
+        released: dict[str, Any] = {
+            "centred": False,
+            "innovation": False,
+            "aggregation": "own",
+        }
         return cls(**released | RELEASED[dataset] | changes)
 
     @classmethod
@@ -243,10 +246,8 @@ class FedCVRBolt:
         if self.shuffled:
             coalitions = shuffle_members(fed, coalitions)
         if warming_up:
-            # C.2: sample uniformly, as ``fed.sample`` does
-            key = -fed.tickets()
-            chosen, _ = representatives(key, coalitions, P)
-            clients = largest(key, P)
+            # C.2: sample uniformly
+            chosen, clients = uniform_choice(fed, coalitions, P)
         else:
             # 6: v_k, by Eq. 5 and 6
             value = total_reduction(state.c_alpha, state.c_diag)
@@ -295,7 +296,7 @@ class FedCVRBolt:
                 f"clients and at most sampled={P} coalitions"
             )
 
-    def warm_up(self, state: State, fed, P: int) -> State:
+    def warm_up(self, state: State, fed: Fed, P: int) -> State:
         """Run a round of FedAvg, in which the server keeps what clients send."""
         clients = fed.sample(P)
         trained = fed.train(state.theta[0], clients).theta
@@ -326,12 +327,14 @@ class FedCVRBolt:
 
     def rate_at(self, t: int) -> float:
         """γ_t, in round t, counted from 0."""
+        if not isinstance(self.rate, str):
+            return self.rate
         if self.rate == "round":
             return 1 / (t + 1)
-        if self.rate == "restart":
-            first = 0 if self.warmup_estimates else self.warmup
-            return 1 / (t - first + 2)
-        return self.rate
+        first_estimate = self.warmup
+        if self.warmup_estimates:
+            first_estimate = 0
+        return 1 / (t - first_estimate + 2)
 
     def form(self, seen: Tensor, P: int, seed: int) -> Tensor:  # (K,)
         """Cluster rows (K, d) into at most P coalitions, or return the given ones.
@@ -378,6 +381,17 @@ def expectations(
     return torch.where(heard[:, None], expected, state.expected)
 
 
-def sample_shares(fed) -> Tensor:  # (K,)
+def uniform_choice(fed: Fed, coalitions: Tensor, P: int) -> tuple[Tensor, Tensor]:
+    """Draw P clients uniformly, as ``fed.sample`` does, whatever their coalitions.
+
+    Returns the client of each coalition whose ticket is best (C,), which need not be
+    among the drawn, and the drawn clients (P,).
+    """
+    key = -fed.tickets()
+    chosen, _ = representatives(key, coalitions, P)
+    return chosen, largest(key, P)
+
+
+def sample_shares(fed: Fed) -> Tensor:  # (K,)
     """α: each client's share of all samples."""
     return fed.n.double() / fed.n.sum()

@@ -12,7 +12,7 @@ for personalized federated learning*, ICML 2021 (Algorithm 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,7 +69,9 @@ class FedRep:
         clients = fed.sample(self.sampled)  # server sends φ^t to r n clients
         rows = state.theta[clients]
         if bool(head.any()):
-            changes = {} if self.head_steps is None else {"steps": self.head_steps}
+            changes: dict[str, Any] = {}
+            if self.head_steps is not None:
+                changes["steps"] = self.head_steps
             rows = train_columns(  # h_i <- GRD(f_i(h_i, φ^t), h_i), τ times
                 fed, rows, clients, head, travels=False, slot=1, **changes
             )
@@ -85,7 +87,7 @@ class FedRep:
 
 
 def train_columns(
-    fed, rows: Tensor, clients: Tensor, part: Tensor, **options
+    fed: Fed, rows: Tensor, clients: Tensor, part: Tensor, **options: Any
 ) -> Tensor:  # (n, D)
     """Train the columns in the mask ``part`` (D,); the others stay as they are.
 

@@ -94,7 +94,7 @@ class FedSoft:
         w = w.index_copy(0, clients, trained)
         return State(torch.cat([w, c]), state.labels, u)
 
-    def train(self, fed, w: Tensor, clients: Tensor, mixture: Tensor) -> Tensor:
+    def train(self, fed: Fed, w: Tensor, clients: Tensor, mixture: Tensor) -> Tensor:
         """w_k <- argmin h_k, inexactly; the rows ``mixture`` (n, D) are Σ_s u_ks c_s.
 
         With Σ_s u_ks = 1 the gradient of λ/2 Σ_s u_ks ‖w − c_s‖² is λ (w − mixture).

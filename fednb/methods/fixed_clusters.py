@@ -32,7 +32,7 @@ class State(NamedTuple):
 class FixedClusters:
     """Average within the given clusters, numbered 0, 1, ..., C − 1."""
 
-    labels: Sequence[int]  # (K,)
+    labels: Sequence[int] | np.ndarray  # (K,)
     sampled: int | float = 1.0
 
     def __post_init__(self) -> None:

@@ -117,7 +117,9 @@ class GCFL:
     def init(self, fed: Fed) -> State:
         """Start with a single model θ_global^0."""
         theta = fed.start()
-        dimensions = fed.classes if self.location == "probe" else fed.layout.P
+        dimensions = fed.layout.P
+        if self.location == "probe":
+            dimensions = fed.classes
         z = theta.new_zeros(fed.K, dimensions)
         boolean: dict[str, Any] = {"dtype": torch.bool, "device": theta.device}
         return State(
@@ -168,7 +170,7 @@ class GCFL:
         started = torch.ones_like(known.started)
         return known._replace(theta=theta, labels=labels, started=started)
 
-    def observe(self, state: State, fed, clients: Tensor, rows: Tensor) -> State:
+    def observe(self, state: State, fed: Fed, clients: Tensor, rows: Tensor) -> State:
         """Place clients (n,) by their local models (n, D); the others stay in place."""
         if self.location == "probe":
             x, y = fed.probe(self.probe)
@@ -184,7 +186,7 @@ class GCFL:
             uploads=torch.cat([state.uploads[:, 1:], present[:, None]], 1),
         )
 
-    def is_cold(self, state: State, w: Tensor, fed, t: int) -> bool:
+    def is_cold(self, state: State, w: Tensor, fed: Fed, t: int) -> bool:
         """Whether the server still averages all models, w (D,) being their mean.
 
         That is so until, for the first time, ‖w − θ_global‖ ≤ δ_init (‖θ_global‖ + ε)

@@ -101,7 +101,7 @@ class IFCA:
         theta = mean_by(trained, fed.n[clients], chosen, old=theta)
         return State(theta, labels)
 
-    def choose(self, fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)
+    def choose(self, fed: Fed, theta: Tensor, clients: Tensor) -> Tensor:  # (n,)
         """The row with the lowest loss for each client.
 
         Of equal rows it is the first, but with ``pairwise`` the last.
@@ -117,7 +117,7 @@ class IFCA:
 
 
 def choose_pairwise(
-    fed, theta: Tensor, clients: Tensor, batches: int | None
+    fed: Fed, theta: Tensor, clients: Tensor, batches: int | None
 ) -> Tensor:  # (n,)
     """Let each client compare its best row so far with the next; the next wins ties.
 
@@ -139,7 +139,7 @@ def choose_pairwise(
 
 
 def train_aliased(
-    fed, theta: Tensor, labels: Tensor, clients: Tensor, **changes
+    fed: Fed, theta: Tensor, labels: Tensor, clients: Tensor, **changes: Any
 ) -> Tensor:  # (C, D)
     """Train every object client after client; then the picked clusters are one object.
 

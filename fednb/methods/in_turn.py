@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import mean
-from .choice import num_sampled
 
 
 class State(NamedTuple):

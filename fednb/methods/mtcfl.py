@@ -109,7 +109,7 @@ class MTCFL:
         return new._replace(theta=theta)
 
 
-def place_late(state: State, fed, clients: Tensor) -> State:
+def place_late(state: State, fed: Fed, clients: Tensor) -> State:
     """Let each late client choose a part: its cluster, or one that was split off it."""
     labels = state.labels.clone()
     for client in clients[state.late[clients]]:

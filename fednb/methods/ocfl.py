@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 
 from .. import checks
 from ..clustering import by_distance, num_clusters
-from ..door import Fed
+from ..door import Fed, Update
 from ..params import mean_by
 from ..similarity import cosine_distance
 from .wecfl import importance
@@ -104,7 +104,7 @@ class OCFL:
     @classmethod
     def as_printed(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """Algorithm 1 to the letter; the labels that 𝒜 gives are the clusters."""
-        printed = {
+        printed: dict[str, Any] = {
             "strict": False,  # line 20
             "aggregation": "equal",  # lines 26 to 28
             "noise": "together",  # line 22: the label of outliers is one of C
@@ -114,7 +114,7 @@ class OCFL:
     @classmethod
     def as_released(cls, clusterer: str = "hdbscan", **changes: Any) -> OCFL:
         """The authors' code."""
-        released = {
+        released: dict[str, Any] = {
             "update": "state",
             "aggregation": "equal",
             "noise": "together",
@@ -160,7 +160,9 @@ class OCFL:
             new = start_clusters(new, clients, found, delta)  # l. 23: ℱ ← True
         return self.average(new, fed, update)  # l. 26 to 28: within clusters
 
-    def step_after_split(self, state: State, fed, before: Tensor, update) -> State:
+    def step_after_split(
+        self, state: State, fed: Fed, before: Tensor, update: Update
+    ) -> State:
         """Average within the clusters; clients that missed the split join one first."""
         clients = update.clients
         missed_split = state.labels[clients] == len(state.centres)  # (n,)
@@ -198,7 +200,9 @@ class OCFL:
             swapped=self.swapped,
         )
 
-    def average(self, state: State, fed, update, counts: Tensor | None = None) -> State:
+    def average(
+        self, state: State, fed: Fed, update: Update, counts: Tensor | None = None
+    ) -> State:
         """Average the trained models in each cluster (l. 26 to 28, server step 1).
 
         ``counts`` (n,) is False for clients that are left out.
@@ -258,7 +262,9 @@ def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
     return largest / 2 * (powers / (n * (n - 1))) ** (1 / p)
 
 
-def displacement(fed, before: Tensor, update, what: str = "parameters") -> Tensor:
+def displacement(
+    fed: Fed, before: Tensor, update: Update, what: str = "parameters"
+) -> Tensor:
     """What training changed in each client's model, from ``before`` (n, D): (n, d).
 
     The ``"state"`` is all that ``state_dict`` holds: parameters, running statistics,

@@ -62,7 +62,9 @@ class PerFedAvg:
     def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         P = fed.layout.P  # columns of the parameters
-        beta = fed.local.lr if self.beta is None else self.beta
+        beta = self.beta
+        if beta is None:
+            beta = fed.local.lr
         one_step: dict[str, Any] = {"steps": 1, "momentum": 0.0, "optimizer": "sgd"}
         alpha_step = one_step | {"lr": self.alpha, "lr_decay": 1.0}
         beta_step = one_step | {"lr": beta}

@@ -71,7 +71,9 @@ class PFedMe:
     def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""
         P = fed.layout.P  # columns of the parameters
-        lr = fed.local.lr if self.lr is None else self.lr
+        lr = self.lr
+        if lr is None:
+            lr = fed.local.lr
         sampled = fed.sample(self.sampled)  # S_t
         clients = sampled
         if self.all_train:

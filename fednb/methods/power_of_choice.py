@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..door import Fed
+from ..door import Fed, num_sampled
 from ..params import mean
-from .choice import num_sampled, weighted_sample
+from .choice import weighted_sample
 from .fedavg import State
 
 
@@ -78,7 +78,9 @@ class PowerOfChoice:
         clients = A[highest].sort().values
         trained = fed.train(w, clients).theta
         # average the m models
-        weights = fed.n[clients] if self.aggregation == "samples" else None
+        weights = None
+        if self.aggregation == "samples":
+            weights = fed.n[clients]
         return State(mean(trained, weights)[None], state.labels)
 
     def num_candidates(self, m: int, K: int) -> int:
@@ -88,7 +90,7 @@ class PowerOfChoice:
             d = max(self.candidates, m)
         return min(d, K)
 
-    def candidate_set(self, fed, d: int) -> Tensor:  # (d,)
+    def candidate_set(self, fed: Fed, d: int) -> Tensor:  # (d,)
         """Draw d clients, by their shares p_k of all samples or uniformly."""
         if self.proportional:
             return weighted_sample(fed, d, fed.n.double().log())

@@ -95,12 +95,13 @@ class SCAFFOLD:
 
 
 def next_controls(
-    own: Tensor, common: Tensor, x: Tensor, y: Tensor, steps: Tensor, lr: float
+    c_i: Tensor, c: Tensor, x: Tensor, y: Tensor, steps: Tensor, lr: float
 ) -> Tensor:  # (n, D)
     """Controls c_i⁺ = c_i − c + (x − y_i) / (K η_l) of clients that went from x to y_i.
 
-    ``own`` is c_i (n, D), ``common`` is c (D,), and ``steps`` (n,) counts the local
-    steps K of each client. What is added is a client's mean corrected gradient.
+    ``c_i`` (n, D) are their controls, ``c`` (D,) is the mean of all controls, and
+    ``steps`` (n,) counts the local steps K of each client. What is added is a client's
+    mean corrected gradient.
     """
     taken = steps.clamp_min(1).to(x)[:, None]
-    return own - common + (x - y) / (taken * lr)
+    return c_i - c + (x - y) / (taken * lr)

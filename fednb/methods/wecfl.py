@@ -115,21 +115,21 @@ class WeCFL:
         theta = mean_by(trained, weights, labels, old=state.theta)
         return State(theta, labels)
 
-    def represent(self, theta: Tensor, fed) -> Tensor:
+    def represent(self, theta: Tensor, fed: Fed) -> Tensor:
         """The part (n, d) of rows (n, D) that is clustered: g of models, G of centres.
 
         See the function of this name.
         """
         return represent(theta, fed.layout, self.representation, self.distance)
 
-    def last_centres(self, state: State, fed, g: Tensor, t: int) -> Tensor:
+    def last_centres(self, state: State, fed: Fed, g: Tensor, t: int) -> Tensor:
         """G (C, d) of the last round; in the first, rows of g (K, d) at random."""
         if t == 0:
             return g[fed.sample(len(state.theta))]
         return self.represent(state.theta, fed)
 
 
-def importance(fed, weights: str) -> Tensor:  # (K,)
+def importance(fed: Fed, weights: str) -> Tensor:  # (K,)
     """λ: each client's ``"samples"``, its ``"batches"`` in an epoch, or ``"equal"``."""
     if weights == "equal":
         return torch.ones_like(fed.n)
@@ -145,8 +145,10 @@ def represent(
 
     For the ``"cosine"`` distance its rows have length one.
     """
-    columns = slice(layout.P) if what == "all" else compared_columns(layout, what)
-    part = theta[:, columns]
+    if what == "all":
+        part = theta[:, : layout.P]
+    else:
+        part = theta[:, compared_columns(layout, what)]
     if distance == "cosine":
         return normalize(part)
     return part

@@ -7,6 +7,7 @@ paper whose package has ``claims``.
 from . import PACKAGES
 from .common import write_verdicts
 
-for paper, package in PACKAGES.items():
-    if hasattr(package, "claims"):
-        print(paper, write_verdicts(paper, package.claims.claims()))
+if __name__ == "__main__":  # an import must not write anything
+    for paper, package in PACKAGES.items():
+        if hasattr(package, "claims"):
+            print(paper, write_verdicts(paper, package.claims.claims()))

@@ -11,7 +11,9 @@ from .. import partition, tables
 from ..claims import Claim, tally, write
 
 if TYPE_CHECKING:
+    import numpy as np
     from pandas import DataFrame
+    from torch import Tensor
 
     from ..experiment import Task
 
@@ -64,3 +66,8 @@ def write_verdicts(paper: str, claims: Iterable[Claim]) -> dict[str, int]:
     claims = list(claims)
     write(results(paper) / "verdicts.json", claims)
     return tally(claim for claim in claims if not claim.ours)
+
+
+def as_text(labels: Tensor | np.ndarray) -> str:
+    """Labels (K,) below 36 as a text with a character for each client."""
+    return "".join(DIGITS[label] for label in labels.tolist())

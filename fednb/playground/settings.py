@@ -236,7 +236,8 @@ class Settings:
         ]
         return "\n".join([
             "from functools import partial",
-            "from fednb import Federation, Local, data, methods, models, partition, run",
+            "from fednb import Federation, Local, "
+            "data, methods, models, partition, run",
             "",
             f"dataset = data.load({self.dataset!r})",
             f"law = {law}",
@@ -248,7 +249,8 @@ class Settings:
             "}",
             "histories = {}",
             "for name, method in arms.items():",
-            f"    fed = Federation(dataset, parts, model, local=local, seed={self.seed})",
+            "    fed = Federation(dataset, parts, model, "
+            f"local=local, seed={self.seed})",
             f"    histories[name] = run(method, fed, rounds={self.rounds})",
         ])  # fmt: skip
 

@@ -27,13 +27,14 @@ from fednb.methods import FedAvg
 from fednb.partition import Partition
 from fednb.training import Local
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
-sys.path.insert(
-    0, str(HERE)
-)  # workloads is shared with the peers, which know nothing of fednb
+HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
+# workloads is shared with the peers, which know nothing of fednb
+sys.path.insert(0, str(HERE))
 from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E402
 
-PEERS = {  # name -> (environment, module, set-ups: the fastest in a short heat takes part)
+# name -> (environment, module, set-ups); the fastest set-up in a short heat takes part
+PEERS = {
     "pfl-research": (
         "pfl",
         "peers.pfl_research",
@@ -150,7 +151,8 @@ class Peer:
         line = self.process.stdout.readline()
         if not line.startswith(word):
             raise RuntimeError(
-                f"{self.process.args[2]} did not answer {word} but {line!r}: see _build/bench-*.log"
+                f"{self.process.args[2]} did not answer {word} but {line!r}: "
+                "see _build/bench-*.log"
             )
         return line
 
@@ -299,12 +301,14 @@ def table(result: dict) -> str:
             for k in ("vs_plain", "vs_limit", "vs_peer")
         }
         lines.append(
-            f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} | {cell['vs_peer']} | {r['best_peer'] or '–'} |"
+            f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} "
+            f"| {cell['vs_peer']} | {r['best_peer'] or '–'} |"
         )
     if "server_share" in result:
         lines += [
             "",
-            f"Server's share of a round at K = 1,000: {100 * result['server_share']:.1f} %",
+            "Server's share of a round at K = 1,000: "
+            f"{100 * result['server_share']:.1f} %",
         ]
         steps = ", ".join(
             f"K = {int(K):,}: {ms} ms" for K, ms in result["growth_ms"].items()
@@ -332,9 +336,9 @@ def main() -> None:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count()
     )
-    result: dict = {
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} cores, torch {torch.__version__}"
-    }
+    cores = f"{torch.get_num_threads()} cores"
+    machine = f"{platform.machine()}, {cores}, torch {torch.__version__}"
+    result: dict = {"machine": machine}
     result["workloads"] = {}
     for name in args.workloads:
         w = workload(name, args.sampled_w2 if name == "W2" else None)

@@ -6,4 +6,5 @@ Writes ``book/results/fedgwc/null_splits.json``; it takes a few minutes of one c
 from ..common import results
 from .theory import write_null_splits
 
-write_null_splits(results("fedgwc") / "null_splits.json")
+if __name__ == "__main__":  # an import must not write anything
+    write_null_splits(results("fedgwc") / "null_splits.json")

@@ -1,5 +1,6 @@
-"""OCFL's Tables 1 and 2 from the authors' archived cluster maps, by the rules that made
-them, and by corrected ones.
+"""OCFL's Tables 1 and 2 from the authors' archived cluster maps.
+
+They are computed by the rules that made them, and by corrected ones.
 
 Zuziak, Pellungrini, Rinzivillo, *One-shot clustering for federated learning under
 clustering-agnostic assumption*, 2025. The authors published who was in which cluster in
@@ -35,6 +36,7 @@ from .explain import MODES
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# the archive's names: the paper's
 ALGORITHMS = {
     "baseline": "BNC",
     "sattler": "SCL",
@@ -43,20 +45,16 @@ ALGORITHMS = {
     "affinity": "OCFL-AFF",
     "meanshift": "OCFL-MS",
     "HDBSCAN": "OCFL-HDB",
-}  # the archive's names and the paper's
-OVERLAP = {"nonoverlaping": "non-overlapping", "overlaping": "overlapping"}
-SIZES = {(15, "balanced"): (5, 5, 5), (30, "balanced"): (10, 10, 10)}
-SIZES |= {
-    (15, "imbalanced"): (3, 7, 5),
-    (30, "imbalanced"): (7, 14, 9),
-}  # clients of the true clusters, in blocks
-COUNTED = 50  # rounds
-KINDS = {
-    "ari": metrics.adjusted_rand,
-    "ami": metrics.ami,
-    "homogeneity": metrics.homogeneity,
-    "completeness": metrics.completeness,
 }
+OVERLAP = {"nonoverlaping": "non-overlapping", "overlaping": "overlapping"}
+# (clients, balance): how many clients each true cluster has; they come in blocks
+SIZES = {
+    (15, "balanced"): (5, 5, 5),
+    (15, "imbalanced"): (3, 7, 5),
+    (30, "balanced"): (10, 10, 10),
+    (30, "imbalanced"): (7, 14, 9),
+}
+COUNTED = 50  # rounds
 FILES = {
     "cluster_maps": "cluster_maps.csv.gz",
     "round_means": "round_means.csv.gz",
@@ -79,16 +77,15 @@ class Run(NamedTuple):
 
 
 def folder(path: str | os.PathLike | None = None) -> Path:
-    """Find the archive: ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl``
-    beside ``$FEDNB_DATA``.
+    """Find the archive.
+
+    It is ``path``, else ``$FEDNB_OCFL``, else ``../reference/ocfl`` beside
+    ``$FEDNB_DATA``.
     """
+    found = path or os.environ.get("FEDNB_OCFL")
     data = os.environ.get("FEDNB_DATA")
-    beside = (
-        Path(data).expanduser().resolve().parent / "reference" / "ocfl"
-        if data
-        else None
-    )
-    found = path or os.environ.get("FEDNB_OCFL") or beside
+    if not found and data:
+        found = Path(data).expanduser().resolve().parent / "reference" / "ocfl"
     if found and (Path(found).expanduser() / FILES["cluster_maps"]).is_file():
         return Path(found).expanduser()
     raise FileNotFoundError(
@@ -100,8 +97,9 @@ def folder(path: str | os.PathLike | None = None) -> Path:
 
 
 def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
-    """Read one table of the archive (a key of ``FILES``), with the paper's names of
-    algorithms and splits.
+    """Read one table of the archive (a key of ``FILES``).
+
+    Algorithms and splits have the paper's names.
     """
     import pandas as pd
 
@@ -109,25 +107,25 @@ def read(name: str, path: str | os.PathLike | None = None) -> DataFrame:
         raise ValueError(
             f"no table {name!r} in the archive: choose from {', '.join(FILES)}"
         )
-    frame = pd.read_csv(
-        folder(path) / FILES[name],
-        index_col=0 if name.startswith("insertion") else None,
-    )
+    frame = pd.read_csv(folder(path) / FILES[name])
+    if name.startswith("insertion"):  # its first column numbers the lines
+        frame = frame.iloc[:, 1:]
     names = {"algorithm": ALGORITHMS, "overlap": OVERLAP}
-    return frame.assign(
-        **{c: frame[c].map(new) for c, new in names.items() if c in frame}
-    )
+    for column, new in names.items():
+        if column in frame:
+            frame[column] = frame[column].map(new)
+    return frame
 
 
 def cluster_maps(path: str | os.PathLike | None = None) -> dict[Run, np.ndarray]:
-    """Read who was in which cluster: for each run the clusters' names (rounds,
-    clients).
-    """
+    """Read who was in which cluster: clusters' names (rounds, clients) for each run."""
     frame = read("cluster_maps", path).sort_values(["round", "client"])
     runs = frame.groupby(list(Run._fields), sort=False)
-    return {
-        Run(*key): own["cluster"].to_numpy(str).reshape(-1, key[1]) for key, own in runs
-    }
+    found = {}
+    for key, lines in runs:
+        run = Run(*key)
+        found[run] = lines["cluster"].to_numpy(str).reshape(-1, run.clients)
+    return found
 
 
 def truth(run: Run) -> np.ndarray:  # (clients,)
@@ -136,51 +134,61 @@ def truth(run: Run) -> np.ndarray:  # (clients,)
 
 
 def scores(names: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-    """Compare the clusters of every round (T, K) with the true ones: ari, ami,
-    homogeneity, completeness, each (T,).
+    """Compare the clusters of every round (T, K) with the true ones (K,).
+
+    Returns ari, ami, homogeneity and completeness, each (T,).
     """
     rounds = []
     for row in names.tolist():
-        order = {
-            name: c for c, name in enumerate(dict.fromkeys(row))
-        }  # most rounds are alike
-        rounds.append(_scores(tuple(true.tolist()), tuple(order[name] for name in row)))
-    return dict(zip(KINDS, np.array(rounds).T, strict=True))
+        number = {name: c for c, name in enumerate(dict.fromkeys(row))}
+        found = tuple(number[name] for name in row)
+        rounds.append(_scores(tuple(true.tolist()), found))
+    return {kind: np.array([each[kind] for each in rounds]) for kind in rounds[0]}
 
 
-@lru_cache(4096)
-def _scores(true: tuple[int, ...], found: tuple[int, ...]) -> list[float]:
-    return [kind(np.array(true), np.array(found)) for kind in KINDS.values()]
+@lru_cache(4096)  # most rounds are alike
+def _scores(true: tuple[int, ...], found: tuple[int, ...]) -> dict[str, float]:
+    return metrics.cluster_scores(np.array(true), np.array(found))
 
 
 def clustering_round(names: np.ndarray) -> float:
-    """The last round (from 1) in which a client's cluster changed its name; nan if none
-    did: Table 2.
+    """The last round, from 1, in which a client's cluster changed its name: Table 2.
+
+    It is nan if none did.
     """
     changed = np.flatnonzero((names[1:] != names[:-1]).any(1))
-    return float(changed[-1] + 2) if len(changed) else np.nan
+    if len(changed) == 0:
+        return np.nan
+    return float(changed[-1] + 2)
 
 
 def as_printed(maps: dict[Run, np.ndarray]) -> DataFrame:
-    """Recompute Tables 1 and 2 by the rules above: columns as in :func:`printed`, nan
-    for a dash.
+    """Recompute Tables 1 and 2 by the rules above.
+
+    The columns are those of :func:`printed`, with nan for a dash.
     """
+    rows = {
+        run: _printed_row(run, names)
+        for run, names in maps.items()
+        if run.algorithm != "BNC"
+    }
+    return _frame(rows)
 
-    def row(run: Run, names: np.ndarray) -> dict[str, float]:
-        mean = {
-            name: float(v[:COUNTED].mean())
-            for name, v in scores(names, truth(run)).items()
-        }
-        second = mean["ari" if run.algorithm == "OCFL-HDB" else "ami"]
-        split = any(len(set(now)) > 1 for now in names[:COUNTED].tolist())
-        cells = (mean["ari"], second, mean["homogeneity"]) if split else (np.nan,) * 3
-        return dict(zip(("rand", "ami", "com"), cells, strict=True)) | {
-            "round": clustering_round(names)
-        }
 
-    return _frame(
-        {run: row(run, names) for run, names in maps.items() if run.algorithm != "BNC"}
-    )
+def _printed_row(run: Run, names: np.ndarray) -> dict[str, float]:
+    """A row of `as_printed`, from the clusters' names (rounds, clients)."""
+    row = dict.fromkeys(("rand", "ami", "com"), np.nan)
+    row["round"] = clustering_round(names)
+    if all(len(set(now)) == 1 for now in names[:COUNTED].tolist()):
+        return row  # never split
+    found = scores(names, truth(run))
+    mean = {name: float(values[:COUNTED].mean()) for name, values in found.items()}
+    row["rand"] = mean["ari"]
+    row["ami"] = mean["ami"]
+    if run.algorithm == "OCFL-HDB":
+        row["ami"] = mean["ari"]
+    row["com"] = mean["homogeneity"]
+    return row
 
 
 def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
@@ -192,30 +200,28 @@ def corrected(maps: dict[Run, np.ndarray]) -> DataFrame:
     ``round`` are the rounds run and that of the last split into at least two,
     ``clusters`` how many there are in the end.
     """
+    return _frame({run: _corrected_row(run, names) for run, names in maps.items()})
 
-    def row(run: Run, names: np.ndarray) -> dict[str, float]:
-        found = scores(names, truth(run))
-        means = {
-            name: float(found[name].mean()) for name in ("ari", "ami", "homogeneity")
-        }
-        count = [len(set(now)) for now in names.tolist()]
-        when = {
-            "rounds": len(names),
-            "round": clustering_round(names) if max(count) > 1 else np.nan,
-        }
-        return (
-            means
-            | {f"final_{k}": float(v[-1]) for k, v in found.items()}
-            | when
-            | {"clusters": count[-1]}
-        )
 
-    return _frame({run: row(run, names) for run, names in maps.items()})
+def _corrected_row(run: Run, names: np.ndarray) -> dict[str, float]:
+    """A row of `corrected`, from the clusters' names (rounds, clients)."""
+    found = scores(names, truth(run))
+    count = [len(set(now)) for now in names.tolist()]
+    row = {name: float(found[name].mean()) for name in ("ari", "ami", "homogeneity")}
+    for name, values in found.items():
+        row[f"final_{name}"] = float(values[-1])
+    row["rounds"] = len(names)
+    row["round"] = np.nan
+    if max(count) > 1:
+        row["round"] = clustering_round(names)
+    row["clusters"] = count[-1]
+    return row
 
 
 def printed() -> DataFrame:
-    """The numbers of Tables 1 and 2 in the paper: rand, ami, com, round, indexed by
-    run; nan for a dash.
+    """The numbers of Tables 1 and 2 in the paper, indexed by run; nan for a dash.
+
+    The columns are rand, ami, com and round.
     """
     import pandas as pd
 
@@ -248,19 +254,17 @@ def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
     """
     maps = cluster_maps(path)
     runs = corrected(maps).join(as_printed(maps).add_prefix("printed_"))
-    numbers, by = read("round_means", path), list(Run._fields)
-    files = {"after_update_metrics": {"f1": "pf1", "accuracy": "accuracy"}}
-    files |= {"after_update_generalizability": {"f1": "gf1"}}
+    numbers = read("round_means", path)
+    files = {
+        "after_update_metrics": {"f1": "pf1", "accuracy": "accuracy"},
+        "after_update_generalizability": {"f1": "gf1"},
+    }
     for file, names in files.items():
-        part = (
-            numbers[numbers["file"] == file]
-            .sort_values("round")
-            .groupby(by)[list(names)]
-        )
-        runs = runs.join(part.mean().rename(columns=names))
-        runs = runs.join(
-            part.last().rename(columns={k: f"final_{v}" for k, v in names.items()})
-        )
+        part = numbers[numbers["file"] == file].sort_values("round")
+        by_run = part.groupby(list(Run._fields))[list(names)]
+        final_names = {old: f"final_{new}" for old, new in names.items()}
+        runs = runs.join(by_run.mean().rename(columns=names))
+        runs = runs.join(by_run.last().rename(columns=final_names))
     return {
         "runs": runs.reset_index().round(4),
         "temperatures": read("temperatures", path),
@@ -269,22 +273,18 @@ def summarise(path: str | os.PathLike | None = None) -> dict[str, DataFrame]:
 
 
 def _explanations(path: str | os.PathLike | None) -> DataFrame:
-    """Insertion and deletion areas of all modes; the paper's A, B, C are in, out,
-    server.
-    """
+    """Insertion and deletion areas; the paper's A, B, C are in, out, server."""
     import pandas as pd
 
-    parts = {
-        mode: read(f"insertion_deletion_{letter}", path)
-        for letter, mode in zip("ABC", MODES, strict=True)
-    }
-    frame = pd.concat(
-        [part.assign(mode=mode) for mode, part in parts.items()], ignore_index=True
-    )
+    parts = []
+    for letter, mode in zip("ABC", MODES, strict=True):
+        part = read(f"insertion_deletion_{letter}", path)
+        parts.append(part.assign(mode=mode))
+    frame = pd.concat(parts, ignore_index=True)
     words = frame.pop("dataset_name").str.split(expand=True)
-    frame[["dataset", "overlap", "balance"]] = words.assign(
-        **{"1": words[1].map(OVERLAP)}
-    )[[0, "1", 2]].to_numpy()
+    frame["dataset"] = words[0]
+    frame["overlap"] = words[1].map(OVERLAP)
+    frame["balance"] = words[2]
     return frame.round(4)
 
 
@@ -300,8 +300,9 @@ def keep(path: str | os.PathLike, source: str | os.PathLike | None = None) -> No
 def summary(
     kept: str | os.PathLike, source: str | os.PathLike | None = None
 ) -> tuple[dict[str, DataFrame], str]:
-    """The archive's summary, computed if the archive is here, else as it was kept; and
-    which of the two it is.
+    """The archive's summary, and in words where it comes from.
+
+    It is computed if the archive is here, else read as it was kept.
     """
     import pandas as pd
 

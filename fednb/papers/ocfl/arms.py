@@ -18,20 +18,27 @@ from torch import Tensor
 
 from ... import metrics
 from ...clustering import agglomerative, by_distance
-from ...federation import Federation, Update
+from ...door import Update
+from ...experiment import clusters_of, serving
+from ...federation import Federation
 from ...methods.ocfl import displacement, temperature
 from ...similarity import cosine_distance
 from ...views import Arms as Arms
 from ...views import ArmsState as State
 from ...views import tensor_bytes
-from ..common import DIGITS
+from ..common import as_text
 from .explain import insertion_deletion
 
-CLUSTERERS = {
-    "OCFL-KM": {"clusterer": "kmeans"},
-    "OCFL-AFF": {"clusterer": "affinity"},
-    "OCFL-MS": {"clusterer": "meanshift"},
-    "OCFL-HDB": {"clusterer": "hdbscan"},
+# The clusterer of each row that is not "as released".
+CORRECTED = {
+    "OCFL-KM": "kmeans",
+    "OCFL-AFF": "affinity",
+    "OCFL-MS": "meanshift",
+    "OCFL-HDB": "hdbscan",
+}
+# How each row clusters: arguments of `clustering.by_distance`.
+CLUSTERERS: dict[str, dict[str, Any]] = {
+    **{name: {"clusterer": clusterer} for name, clusterer in CORRECTED.items()},
     "OCFL-AFF as released": {"clusterer": "affinity", "swapped": True},
     "OCFL-HDB as released": {"clusterer": "hdbscan", "noise": "together"},
 }
@@ -50,15 +57,17 @@ def look(
     """
     out: dict[str, Any] = {}
     for kind in updates:
-        mark = "" if kind == "parameters" else f"{kind} "
+        mark = f"{kind} "
+        if kind == "parameters":
+            mark = ""
         Gamma = cosine_distance(displacement(fed, state.sent[0], state.back[0], kind))
         out[f"{mark}temperature"] = float(temperature(Gamma))
         for name, how in CLUSTERERS.items():
-            found = by_distance(Gamma, k=3, seed=fed.seed, **how).tolist()
-            out[mark + name] = "".join(DIGITS[c] for c in found)
+            found = by_distance(Gamma, k=3, seed=fed.seed, **how)
+            out[mark + name] = as_text(found)
         for threshold in thresholds:
-            found = agglomerative(Gamma, threshold, "average").tolist()
-            out[mark + at_threshold(threshold)] = "".join(DIGITS[c] for c in found)
+            found = agglomerative(Gamma, threshold, "average")
+            out[mark + at_threshold(threshold)] = as_text(found)
     return out
 
 
@@ -92,7 +101,7 @@ def judge(
     if (fed.t + 1) % every and not last:
         return out
     x, y = fed.probe(per_class)
-    known = {}
+    known: dict[bytes, dict[str, Any]] = {}
     for i, (name, arm) in enumerate(zip(state.names, state.arms, strict=True)):
         key = tensor_bytes(arm.theta) + tensor_bytes(arm.labels)
         votes = getattr(arm, "votes", None)
@@ -101,15 +110,24 @@ def judge(
         if key not in known:  # arms that found the same are alike
             found, pf1 = scores(fed, arm, x, y, detailed)
             if last:
-                found |= late(fed, arm, state.back[i], x, y, pf1, images, detailed)
+                found |= late(
+                    fed,
+                    arm,
+                    state.back[i],
+                    x,
+                    y,
+                    pf1=pf1,
+                    images=images,
+                    detailed=detailed,
+                )
             known[key] = found
         memory = state.memory[i]
-        own = {
+        alone = {
             "round": int(state.changed[i]),
             "client_updates": int(memory["meter.updates"]),
             "bytes": int(memory["meter.down"] + memory["meter.up"]),
         }
-        for kind, value in (known[key] | own).items():
+        for kind, value in (known[key] | alone).items():
             out[f"{name}|{kind}"] = value
     return out
 
@@ -122,28 +140,26 @@ def scores(
     PF1 is that of clients on their own test samples, GF1 that of their models on the
     server's. With ``detailed`` also balanced accuracy and who is in which cluster.
     """
-    votes = getattr(arm, "votes", None)
-    serving = arm.labels if votes is None else votes
-    own = fed.evaluate(arm.theta, serving).confusion.numpy()  # (K, classes, classes)
-    pf1 = metrics.macro_f1(own, over="true")
+    confusion = fed.evaluate(arm.theta, serving(arm)).confusion.numpy()  # (K, M, M)
+    pf1 = np.asarray(metrics.macro_f1(confusion, over="true"))
     gf1 = served_f1(fed, arm, x, y)
+    found = clusters_of(arm).numpy()
     true = fed.truth.labels
-    found = getattr(arm, "clusters", arm.labels).numpy()
-    out = {
+    if true is None:
+        raise ValueError("scores: this federation has no hidden clusters")
+    out: dict[str, Any] = {
         "pf1": metrics.average(pf1),
-        "pf1_union": metrics.average(metrics.macro_f1(own, over="union")),
+        "pf1_union": metrics.average(metrics.macro_f1(confusion, over="union")),
         "gf1": metrics.average(gf1),
         "gap": metrics.average(np.abs(pf1 - gf1)),
-        "accuracy": metrics.average(metrics.accuracy(own)),
-        "ari": float(metrics.adjusted_rand(true, found)),
-        "ami": float(metrics.ami(true, found)),
-        "homogeneity": float(metrics.homogeneity(true, found)),
-        "completeness": float(metrics.completeness(true, found)),
+        "accuracy": metrics.average(metrics.accuracy(confusion)),
+        **metrics.cluster_scores(true, found),
         "clusters": len(np.unique(found)),
     }
     if detailed:
-        out["balanced_accuracy"] = metrics.average(metrics.balanced_accuracy(own))
-        out["labels"] = "".join(DIGITS[c] for c in found)
+        balanced = metrics.balanced_accuracy(confusion)
+        out["balanced_accuracy"] = metrics.average(balanced)
+        out["labels"] = as_text(found)
     return out, pf1
 
 
@@ -165,19 +181,20 @@ def late(
     image, and the mean curves of a cluster's own images are kept.
     """
     gf1 = server_f1(fed, back.theta, x, y)
-    own = pf1[back.clients.cpu().numpy()]
+    personal = pf1[back.clients.cpu().numpy()]
     out = {
         "gf1_before": metrics.average(gf1),
-        "gap_before": metrics.average(np.abs(own - gf1)),
+        "gap_before": metrics.average(np.abs(personal - gf1)),
     }
+    row_of_pixels = x.shape[-1]
     if detailed:
-        return out | detailed_explanations(fed, arm, images, step=x.shape[-1])
+        return out | detailed_explanations(fed, arm, images, step=row_of_pixels)
     for mode, mark in {"in": "", "server": "_server"}.items():
-        found = insertion_deletion(fed, arm, mode, sample=images, step=4 * x.shape[-1])
-        out |= {
-            f"{kind}{mark}": float(found[kind].mean())
-            for kind in ("insertion", "deletion")
-        }
+        found = insertion_deletion(
+            fed, arm, mode, sample=images, step=4 * row_of_pixels
+        )
+        for kind in ("insertion", "deletion"):
+            out[f"{kind}{mark}"] = float(found[kind].mean())
     return out
 
 
@@ -196,7 +213,9 @@ def detailed_explanations(
         for kind in ("insertion", "deletion"):
             for how in ("", "_normalised"):
                 area = float(found[f"{kind}{how}"].mean())
-                out[f"{kind}{mark}{how}"] = None if np.isnan(area) else area
+                out[f"{kind}{mark}{how}"] = area
+                if np.isnan(area):
+                    out[f"{kind}{mark}{how}"] = None
             if mode == "in":
                 curves = found[f"{kind}_curve"].dropna()
                 mean = np.mean([*curves], axis=0, dtype=np.float64)
@@ -228,7 +247,7 @@ def _macro_f1(fed: Federation, guess: Tensor, y: Tensor) -> np.ndarray:  # (C,)
         torch.bincount(row, minlength=fed.classes**2).view(fed.classes, -1).numpy()
         for row in cells
     ]
-    return metrics.macro_f1(np.stack(counts), over="union")
+    return np.asarray(metrics.macro_f1(np.stack(counts), over="union"))
 
 
 def keys(names: Iterable[str], kinds: Iterable[str]) -> tuple[str, ...]:

@@ -15,12 +15,12 @@ from . import figures
 from .figures import SCENARIO
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 HDB = "OCFL-HDB"
 SCALE = "150 images a client, 12 rounds of 6 steps, LeNet-5"
-ALL = {"replicates": "40 scenarios, three seeds averaged", "scale": SCALE}
-MOST = {"replicates": "24 scenarios, three seeds averaged", "scale": SCALE}
+ALL = "40 scenarios, three seeds averaged"
+MOST = "24 scenarios, three seeds averaged"
 
 
 def claims() -> list[Claim]:
@@ -53,7 +53,8 @@ def clusterers() -> list[Claim]:
                 float(_by_scenario(theirs, row).mean()),
                 threshold=0.9,
                 unit="ARI",
-                **ALL,
+                replicates=ALL,
+                scale=SCALE,
             )
         )
     out.append(
@@ -64,7 +65,8 @@ def clusterers() -> list[Claim]:
             _lead(theirs, HDB, "OCFL-KM", "ari").mean,
             threshold=-0.05,
             unit="ARI",
-            **ALL,
+            replicates=ALL,
+            scale=SCALE,
         )
     )
     out.append(
@@ -74,7 +76,8 @@ def clusterers() -> list[Claim]:
             _lead(hits, HDB, "OCFL-AFF", "ari"),
             _lead(theirs, HDB, "OCFL-AFF as released", "ari").mean,
             unit="ARI",
-            **ALL,
+            replicates=ALL,
+            scale=SCALE,
         )
     )
     out.append(hardest_split(hits, theirs))
@@ -82,10 +85,9 @@ def clusterers() -> list[Claim]:
 
 
 def hardest_split(hits: DataFrame, theirs: DataFrame) -> Claim:
-    """Overlapping and balanced groups are found worse than those of the other
-    splits.
-    """
-    pair, archive = (_other_splits_less_hardest(side) for side in (hits, theirs))
+    """Overlapping and balanced groups are harder to find than those of other splits."""
+    pair = _other_splits_less_hardest(hits)
+    archive = _other_splits_less_hardest(theirs)
     return Claim(
         "Overlapping balanced is the hardest split",
         "4.6.1",
@@ -115,7 +117,8 @@ def against_rivals() -> list[Claim]:
                     _lead(arms, HDB, rival, value),
                     _lead(theirs, HDB, name, archived).mean,
                     unit=unit,
-                    **MOST,
+                    replicates=MOST,
+                    scale=SCALE,
                 )
             )
     return out
@@ -127,8 +130,8 @@ def against_rivals() -> list[Claim]:
 def temperature() -> list[Claim]:
     """When the trigger fires, and whether that is a good moment."""
     looks = figures.looks()
-    own = looks[looks["row"] == HDB]
-    fires = own[own["round"] == 1].groupby(SCENARIO)["fires"].mean()
+    hdb = looks[looks["row"] == HDB]
+    fires = hdb[hdb["round"] == 1].groupby(SCENARIO)["fires"].mean()
     theirs = figures.kept_archive()["runs"]
     printed = theirs[theirs["row"] == HDB]["printed_round"].mean()
     early = Claim(
@@ -137,45 +140,49 @@ def temperature() -> list[Claim]:
         mean_of(3.5 - fires),
         float(3.5 - printed),
         unit="rounds before 3.5",
-        **ALL,
+        replicates=ALL,
+        scale=SCALE,
     )
     moment = Claim(
         "The trigger finds a suitable moment",
         "1",
-        mean_of(trigger_less_best(own)),
+        mean_of(trigger_less_best(hdb)),
         threshold=-0.05,
         unit="ARI below the best round",
-        **ALL,
+        replicates=ALL,
+        scale=SCALE,
     )
     above = Claim(
         "After the trigger the temperature stays up",
         "4.6.2",
-        mean_of(lowest_afterwards(own)),
+        mean_of(lowest_afterwards(hdb)),
         unit="T above its last minimum",
-        **ALL,
+        replicates=ALL,
+        scale=SCALE,
     )
     calmer = Claim(
         "A moving average would help (w = 2)",
         "6.3",
         effect(_window_two_less_one(looks)),
         unit="ARI",
-        **ALL,
+        replicates=ALL,
+        scale=SCALE,
     )
     return [early, moment, above, calmer]
 
 
-def trigger_less_best(own: DataFrame) -> list[float]:
+def trigger_less_best(hdb: DataFrame) -> list[float]:
     """ARI in the round of the trigger less that of the best round, per scenario."""
-    at = figures.at_trigger(own).groupby(SCENARIO)["ari"].mean()
-    by_round = own.groupby([*SCENARIO, "round"])["ari"].mean()
+    at = figures.at_trigger(hdb).groupby(SCENARIO)["ari"].mean()
+    by_round = hdb.groupby([*SCENARIO, "round"])["ari"].mean()
     best = by_round.groupby(level=SCENARIO).max()
     return (at - best[at.index]).tolist()
 
 
-def lowest_afterwards(own: DataFrame) -> list[float]:
+def lowest_afterwards(hdb: DataFrame) -> list[float]:
     """The least temperature from the trigger on, less that of the round before it."""
     gaps = []
-    for _, run in own.groupby([*SCENARIO, "seed"]):
+    for _, run in hdb.groupby([*SCENARIO, "seed"]):
         fires = run["fires"].iloc[0]
         if fires == fires:  # it fired
             before = run.loc[run["round"] == fires - 1, "temperature"].iloc[0]
@@ -201,7 +208,8 @@ def personal_and_general() -> list[Claim]:
             _lead(arms, HDB, "FedAvg", "pf1_union"),
             _lead(theirs, HDB, "FedAvg", "final_pf1").mean,
             unit="F1",
-            **MOST,
+            replicates=MOST,
+            scale=SCALE,
         )
     ]
     for rival, name in (("SCL", "SCL"), ("BCL", "BCL as released")):
@@ -213,7 +221,8 @@ def personal_and_general() -> list[Claim]:
                 _lead(theirs, HDB, name, "final_gf1").mean,
                 threshold=-0.05,
                 unit="F1",
-                **MOST,
+                replicates=MOST,
+                scale=SCALE,
             )
         )
     return out
@@ -231,14 +240,12 @@ def explanations() -> list[Claim]:
     theirs = theirs.assign(better=theirs["insertion"] - theirs["deletion"])
     by = ["data", "overlap", "balance"]
     few = arms[arms["clients"] == 15]
-    how = {"replicates": "20 scenarios, three seeds averaged", "scale": SCALE}
     out = []
-    for value, sign, words in (
-        ("better", 1, "Explanations improve: insertion less deletion"),
-        ("insertion", 1, "Explanations: insertion rises"),
-        ("deletion", -1, "Explanations: deletion falls"),
+    for value, first, second, words in (
+        ("better", HDB, "FedAvg", "Explanations improve: insertion less deletion"),
+        ("insertion", HDB, "FedAvg", "Explanations: insertion rises"),
+        ("deletion", "FedAvg", HDB, "Explanations: deletion falls"),
     ):
-        first, second = (HDB, "FedAvg") if sign == 1 else ("FedAvg", HDB)
         out.append(
             Claim(
                 words,
@@ -246,7 +253,8 @@ def explanations() -> list[Claim]:
                 _lead(few, first, second, value, by),
                 _lead(theirs, first, second, value, by).mean,
                 unit="area",
-                **how,
+                replicates="20 scenarios, three seeds averaged",
+                scale=SCALE,
             )
         )
     return out
@@ -295,17 +303,26 @@ def our_questions() -> list[Claim]:
         ),
     ]
     return [
-        Claim(words, "ours", interval, unit=unit, ours=True, **how)
-        for words, interval, unit, how in asked
+        Claim(
+            words,
+            "ours",
+            interval,
+            unit=unit,
+            replicates=replicates,
+            scale=SCALE,
+            ours=True,
+        )
+        for words, interval, unit, replicates in asked
     ]
 
 
 # --- effects ---
 
 
-def _by_scenario(frame: DataFrame, row: str, value: str = "ari"):
-    own = frame[frame["row"] == row]
-    return own.groupby(SCENARIO)[value].mean()
+def _by_scenario(frame: DataFrame, row: str, value: str = "ari") -> Series:
+    """Means over seeds of one row."""
+    lines = frame[frame["row"] == row]
+    return lines.groupby(SCENARIO)[value].mean()
 
 
 def _lead(
@@ -318,11 +335,11 @@ def _lead(
 
 def _other_splits_less_hardest(frame: DataFrame) -> tables.Pair:
     by = ["data", "clients"]
-    own = frame[frame["row"] == HDB]
-    hardest = (own["overlap"] == "overlapping") & (own["balance"] == "balanced")
+    hdb = frame[frame["row"] == HDB]
+    hardest = (hdb["overlap"] == "overlapping") & (hdb["balance"] == "balanced")
     split = hardest.map({True: "hardest", False: "others"})
     means = (
-        own.assign(split=split).groupby([*by, "split"], as_index=False)["ari"].mean()
+        hdb.assign(split=split).groupby([*by, "split"], as_index=False)["ari"].mean()
     )
     return tables.paired(means, "split", "others", "hardest", "ari", by, percent=False)
 
@@ -330,10 +347,10 @@ def _other_splits_less_hardest(frame: DataFrame) -> tables.Pair:
 def _trigger_less_first(looks: DataFrame) -> Interval:
     import pandas as pd
 
-    own = looks[looks["row"] == HDB]
+    hdb = looks[looks["row"] == HDB]
     places = [
-        figures.at_trigger(own).assign(place="trigger"),
-        own[own["round"] == 1].assign(place="first"),
+        figures.at_trigger(hdb).assign(place="trigger"),
+        hdb[hdb["round"] == 1].assign(place="first"),
     ]
     both = pd.concat(places).groupby([*SCENARIO, "place"], as_index=False)["ari"].mean()
     pair = tables.paired(
@@ -346,12 +363,12 @@ def _window_two_less_one(looks: DataFrame) -> tables.Pair:
     """ARI at the trigger of a window of two rounds, less that of one round."""
     import pandas as pd
 
-    own = looks[looks["row"] == HDB]
-    runs = own.groupby([*SCENARIO, "seed"])["temperature"]
+    hdb = looks[looks["row"] == HDB]
+    runs = hdb.groupby([*SCENARIO, "seed"])["temperature"]
     places = []
     for window in (1, 2):
         fires = runs.agg(figures.fires, window=window).rename("later")
-        at = figures.at_trigger(own.join(fires, on=[*SCENARIO, "seed"]), "later")
+        at = figures.at_trigger(hdb.join(fires, on=[*SCENARIO, "seed"]), "later")
         places.append(at.assign(window=window))
     means = pd.concat(places)
     means = means.groupby([*SCENARIO, "window"], as_index=False)["ari"].mean()

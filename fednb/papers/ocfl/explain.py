@@ -10,6 +10,7 @@ probable at once (the *insertion* curve rises, its area is large): Petsiuk, Das,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -56,14 +57,14 @@ def gradcam(
     of the class score; what speaks against the class is cut off, and the map is
     stretched to the image. ``layer`` is the last convolution by default.
     """
-    layer = layer or next(
-        (m for m in reversed(list(module.modules())) if isinstance(m, nn.Conv2d)), None
-    )
     if layer is None:
-        raise ValueError(
-            "GradCAM looks at a convolution, and this network has none: explain "
-            "another network"
-        )
+        convolutions = [m for m in module.modules() if isinstance(m, nn.Conv2d)]
+        if not convolutions:
+            raise ValueError(
+                "GradCAM looks at a convolution, and this network has none: explain "
+                "another network"
+            )
+        layer = convolutions[-1]
     maps = []
     for images, classes in zip(x.split(batch), target.split(batch), strict=True):
         channels, slopes = _channels(module, layer, images, classes)  # (n, c, h, w)
@@ -140,18 +141,26 @@ def curve(
             f"images {tuple(x.shape)}, maps {tuple(saliency.shape)}, targets "
             f"{tuple(target.shape)} differ"
         )
-    if blank is None:
-        blank = torch.zeros_like(x) if kind == "deletion" else blur(x)
-    start, end = (x, blank) if kind == "deletion" else (blank, x)
+    if kind == "deletion":
+        if blank is None:
+            blank = torch.zeros_like(x)
+        start = x
+        end = blank
+    else:
+        if blank is None:
+            blank = blur(x)
+        start = blank
+        end = x
     order = saliency.flatten(1).argsort(dim=1, descending=True, stable=True)
     rank = order.argsort(dim=1).view(n, 1, H, W)  # 0: the most salient pixel
-    T = -(-H * W // (step or W))
+    pixels = step or W  # that change in a step
+    T = math.ceil(H * W / pixels)
     p = []
-    for pair in torch.arange(n * (T + 1), device=x.device).split(
-        batch
-    ):  # image i at step t is pair i (T + 1) + t
-        i, t = pair // (T + 1), pair % (T + 1)
-        changed = rank[i] < (t * (step or W)).view(-1, 1, 1, 1)
+    # image i at step t is pair i (T + 1) + t
+    for pair in torch.arange(n * (T + 1), device=x.device).split(batch):
+        i = pair // (T + 1)
+        t = pair % (T + 1)
+        changed = rank[i] < (t * pixels).view(-1, 1, 1, 1)
         logits = module(torch.where(changed, end[i], start[i]))
         p.append(logits.softmax(1).gather(1, target[i, None])[:, 0])
     return torch.cat(p).view(n, T + 1)
@@ -234,4 +243,6 @@ def _pool(fed: Judge, members: Tensor, mode: str) -> Tensor:  # (N,)
     """
     if mode == "server":
         return fed.sample_numbers(on="server")
-    return fed.sample_numbers(members if mode == "in" else ~members)
+    if mode == "out":
+        return fed.sample_numbers(~members)
+    return fed.sample_numbers(members)

@@ -34,10 +34,13 @@ def _figure(
 ) -> tuple[Figure, np.ndarray]:
     from matplotlib.figure import Figure
 
+    """An empty figure and its axes: (columns,), or (rows, columns) for several rows."""
     style()
     fig = Figure(figsize=(width, height))
     axes = fig.subplots(rows, columns, squeeze=False, **kwargs)
-    return fig, axes[0] if rows == 1 else axes
+    if rows == 1:
+        return fig, axes[0]
+    return fig, axes
 
 
 def sight_lines(
@@ -46,8 +49,9 @@ def sight_lines(
     R: Tensor,
     temperature: Sequence[float],
 ) -> Figure:
-    """The toy's plane, stretched by R, with lines from the model to both goals in three
-    rounds; and the temperature.
+    """The toy's plane and its temperature.
+
+    The plane is stretched by R. Lines go from the model to both goals in three rounds.
     """
     fig, (plane, course) = _figure(1, 2, 9, 3.6, width_ratios=(1, 2))
     near, far = (R * mu)[[-1, 0], :2]
@@ -76,20 +80,19 @@ def sight_lines(
 
 
 def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
-    """Temperature over the rounds, the archive's runs above and ours below, a column
-    for each data set.
+    """Temperature over the rounds, a column for each data set.
 
-    Mean and standard deviation over splits and seeds; a triangle marks the median round
-    of our trigger.
+    The archive's runs are above, ours below. Mean and standard deviation are over
+    splits and seeds; a triangle marks the median round of our trigger.
     """
     one = looks[looks["row"] == looks["row"].iloc[0]]
     fig, axes = _figure(2, one["data"].nunique(), 9.6, 4.2, sharex=True)
     last = one["round"].max()
-    for (above, below), (name, own) in zip(
+    for (above, below), (name, ours) in zip(
         axes.T, one.groupby("data", sort=False), strict=True
     ):
         theirs = archive[(archive["dataset"] == name) & (archive["round"] <= last)]
-        for ax, frame in ((above, theirs), (below, own)):
+        for ax, frame in ((above, theirs), (below, ours)):
             for (clients, part), colour in zip(
                 frame.groupby("clients"), COLOURS, strict=False
             ):
@@ -100,10 +103,8 @@ def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
                     color=colour,
                     label=f"{clients} clients",
                 )
-                low, high = (
-                    (course["mean"] + sign * course["std"]).clip(lower=0)
-                    for sign in (-1, 1)
-                )
+                low = (course["mean"] - course["std"]).clip(lower=0)
+                high = (course["mean"] + course["std"]).clip(lower=0)
                 ax.fill_between(
                     course.index, low, high, color=colour, alpha=0.15, linewidth=0
                 )
@@ -124,18 +125,17 @@ def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
 
 
 def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
-    """Mean ARI of each clusterer by the round of the split, and by its distance from
-    the trigger.
+    """Mean ARI of each clusterer, by the round of a split.
 
-    From two rounds before it to five after; further before it there are only the few
-    runs whose trigger is late.
+    On the right rounds are counted from the trigger, from two before it to five after
+    it. Further before it there are only the few runs whose trigger is late.
     """
     fig, axes = _figure(1, 2, 9, 3.2, sharey=True)
-    after = looks.assign(after=looks["round"] - looks["fires"])
-    for ax, x in zip(axes, ("round", "after"), strict=True):
-        wide = after[after["after"].between(-2, 5)] if x == "after" else after
+    looks = looks.assign(after=looks["round"] - looks["fires"])
+    near = looks[looks["after"].between(-2, 5)]
+    for ax, x, frame in zip(axes, ("round", "after"), (looks, near), strict=True):
         for row, dashes in zip(rows, ("-", "--", "-.", ":"), strict=False):
-            course = wide[wide["row"] == row].groupby(x)["ari"].mean()
+            course = frame[frame["row"] == row].groupby(x)["ari"].mean()
             ax.plot(course.index, course, dashes, label=row)
     axes[0].set(xlabel="round of the split", ylabel="ARI")
     axes[1].set(xlabel="rounds after the trigger")
@@ -145,8 +145,9 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figure 2: from GF1 to PF1 for each method, a panel for each data set; a cross:
-    GF1 before averaging.
+    """Figure 2: from GF1 to PF1 for each method, a panel for each data set.
+
+    A cross is GF1 before averaging.
     """
     fig, axes = _figure(1, frame["data"].nunique(), 9.6, 3.6, sharey=True)
     marks = {
@@ -154,11 +155,9 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
         "gf1": ("s", "GF1"),
         "gf1_before": ("x", "GF1 before\naveraging"),
     }
-    for ax, (name, own) in zip(axes, frame.groupby("data", sort=False), strict=True):
-        level, at = (
-            own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]],
-            range(len(rows)),
-        )
+    for ax, (name, ours) in zip(axes, frame.groupby("data", sort=False), strict=True):
+        level = ours.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]]
+        at = range(len(rows))
         ax.hlines(at, level["gf1"], level["pf1"], color=FAINT, linewidth=4)
         for (score, (marker, label)), colour in zip(
             marks.items(), (COLOURS[0], COLOURS[1], INK), strict=True
@@ -171,24 +170,27 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figures 6 and 7: insertion and deletion areas of each method, on the clients' own
-    and on the server's images.
+    """Figures 6 and 7: insertion and deletion areas of each method.
+
+    On the clients' own images, and on the server's.
     """
     fig, axes = _figure(1, 4, 9.6, 3.6, sharey=True)
-    kinds = [
-        (kind, mark) for mark in ("", "_server") for kind in ("insertion", "deletion")
-    ]
-    for ax, (kind, mark) in zip(axes, kinds, strict=True):
-        areas = [
-            frame[frame["row"] == row][kind + mark].dropna() for row in list(rows)[::-1]
-        ]
+    titles = {
+        "insertion": "insertion,\nown images",
+        "deletion": "deletion,\nown images",
+        "insertion_server": "insertion,\nserver’s images",
+        "deletion_server": "deletion,\nserver’s images",
+    }
+    upwards = list(rows)[::-1]
+    for ax, (column, title) in zip(axes, titles.items(), strict=True):
+        areas = [frame[frame["row"] == row][column].dropna() for row in upwards]
         ax.boxplot(
             areas,
             orientation="horizontal",
-            tick_labels=list(rows)[::-1],
+            tick_labels=upwards,
             flierprops={"markersize": 2},
         )
-        ax.set(title=f"{kind},\n{'server’s' if mark else 'own'} images", xlabel="area")
+        ax.set(title=title, xlabel="area")
     return fig
 
 
@@ -199,8 +201,9 @@ def saliency(
     y: Tensor,
     clients: Sequence[int],
 ) -> Figure:
-    """Figures 5, 15, 16: an image of each client, and what speaks for its class in the
-    model that each arm gives it.
+    """Figures 5, 15, 16: an image of each client, and its saliency map.
+
+    The map shows what speaks for the true class in the model that each arm gives it.
     """
     fig, axes = _figure(
         len(state.arms), 2 * len(clients), 1.5 * 2 * len(clients), 1.6 * len(state.arms)
@@ -227,30 +230,26 @@ def mean_curves(
     state: arms.State,
     own: Sequence[tuple[Tensor, Tensor]],
 ) -> Figure:
-    """Insertion and deletion curves of each arm, averaged over images and classes
-    ``own[k]`` of every client k.
+    """Mean insertion and deletion curves of each arm.
 
-    The legend has the area as a share of the curve's maximum, times that maximum.
+    The mean is over the images and classes ``own[k]`` of every client k. The legend has
+    the area as a share of the curve's maximum, times that maximum.
     """
     fig, axes = _figure(1, 2, 8.4, 3)
     for ax, kind in zip(axes, ("insertion", "deletion"), strict=True):
         for arm, name in zip(state.arms, state.names, strict=True):
             modules = [explain.network(net, arm.theta[label]) for label in arm.labels]
-            maps = [
-                explain.gradcam(module, *pair)
-                for module, pair in zip(modules, own, strict=True)
-            ]
-            found = [
-                explain.curve(m, *pair, s, kind)
-                for m, pair, s in zip(modules, own, maps, strict=True)
-            ]
-            middle = torch.cat(found).mean(0)
-            area, whole = float(explain.area(middle)), float(middle.max())
-            label = f"{name}: {area:.2f} = {area / whole:.2f} × {whole:.2f}"
+            curves = []
+            for module, (x, y) in zip(modules, own, strict=True):
+                saliency_map = explain.gradcam(module, x, y)
+                curves.append(explain.curve(module, x, y, saliency_map, kind))
+            middle = torch.cat(curves).mean(0)
+            area = float(explain.area(middle))
+            top = float(middle.max())
+            label = f"{name}: {area:.2f} = {area / top:.2f} × {top:.2f}"
             ax.plot(np.linspace(0, 1, len(middle)), middle, label=label)
-        ax.set(
-            title=kind, xlabel="share of pixels", ylim=(0, 1.5 * ax.get_ylim()[1])
-        )  # room for the legend
+        room_for_legend = 1.5 * ax.get_ylim()[1]
+        ax.set(title=kind, xlabel="share of pixels", ylim=(0, room_for_legend))
         ax.legend()
     axes[0].set_ylabel("probability of the true class")
     return fig
@@ -261,47 +260,48 @@ def mean_curves(
 
 def fires(temperature: Sequence[float], window: int = 1) -> float:
     """The first round, from 1, in which the mean of the last ``window`` temperatures
-    rises, or nan (section 6.3).
+    rises; nan if it never does (section 6.3).
     """
     T = np.asarray(temperature, float)
-    rises = np.flatnonzero(
-        T[window:] > T[:-window]
-    )  # two means of w rounds differ in their ends
-    return float(rises[0] + window + 1) if len(rises) else np.nan
+    # two means of w rounds differ in their ends
+    rises = np.flatnonzero(T[window:] > T[:-window])
+    if len(rises) == 0:
+        return np.nan
+    return float(rises[0] + window + 1)
 
 
 def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> DataFrame:
-    """One line per run, clusterer and round: the temperature, when it fires, and how
-    good clusters of this round are.
+    """One line per run, clusterer and round.
 
-    ``mark="state "`` takes the updates with what is no parameter, where they were
-    looked at.
+    It has the temperature, the round in which the trigger fires, and how good the
+    clusters of this round are. ``mark="state "`` takes the updates with what is no
+    parameter, where they were looked at.
     """
     import pandas as pd
 
-    lines, facts = [], tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
+    parts = []
+    facts = tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
     for task, fact, curve in zip(tasks, facts, courses(tasks, path), strict=True):
-        T, true = (
-            curve[f"{mark}temperature"].to_numpy(),
-            np.repeat(range(3), SIZES[_shape(task)]),
-        )
+        T = curve[f"{mark}temperature"].to_numpy()
+        true = _truth(task)
         for name in CLUSTERERS:
-            names = np.array(
-                [list(found) for found in curve[mark + name]]
-            )  # (rounds, clients)
-            line = pd.DataFrame(scores(names, true)).assign(
-                clusters=[len(set(row)) for row in names.tolist()]
+            found = [list(text) for text in curve[mark + name]]
+            names = np.array(found)  # (rounds, clients)
+            part = pd.DataFrame(scores(names, true)).assign(
+                clusters=[len(set(row)) for row in found],
+                row=name,
+                temperature=T,
+                round=curve["round"],
+                fires=fires(T),
             )
-            line = line.assign(
-                row=name, temperature=T, round=curve["round"], fires=fires(T)
-            )
-            lines.append(line.assign(**fact, **task.tags))
-    return pd.concat(lines, ignore_index=True)
+            parts.append(part.assign(**fact, **task.tags))
+    return pd.concat(parts, ignore_index=True)
 
 
 def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
-    """The lines of `every_round` in which the trigger fires; where it never does, all
-    stay together in one cluster.
+    """The lines of `every_round` in which the trigger fires.
+
+    Where it never does, all clients stay together in one cluster.
     """
     import pandas as pd
 
@@ -319,8 +319,11 @@ def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
     ).sort_index()
 
 
-def _shape(task: Task) -> tuple[int, str]:
-    return task.tags["clients"], task.tags["balance"]
+def _truth(task: Task) -> np.ndarray:  # (K,)
+    """The hidden cluster of each client, as `tasks.split` deals them."""
+    clients = int(task.tags["clients"])
+    balance = str(task.tags["balance"])
+    return np.repeat(range(3), SIZES[clients, balance])
 
 
 def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
@@ -342,17 +345,22 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     whole = frame[[name for name in frame.columns if "|" not in name]]
     parts = []
     for row in rows:
-        own = frame[[name for name in frame.columns if name.startswith(f"{row}|")]]
-        own = own.rename(columns=lambda name: name.split("|")[1])
-        common = whole.drop(columns=own.columns.intersection(whole.columns))
-        part = pd.concat([common, own], axis=1).assign(row=row)
-        parts.append(part[own.notna().any(axis=1)])
+        scores = {
+            name: name.removeprefix(f"{row}|")
+            for name in frame.columns
+            if name.startswith(f"{row}|")
+        }
+        of_arm = frame[[*scores]].rename(columns=scores)
+        common = whole.drop(columns=of_arm.columns.intersection(whole.columns))
+        part = pd.concat([common, of_arm], axis=1).assign(row=row)
+        parts.append(part[of_arm.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 
 
 def over_splits(frame: DataFrame, value: str) -> DataFrame:
-    """Mean of a score over the splits, for each row, data set, number of clients and
-    seed; with the runs' facts.
+    """Mean of a score over the splits, with the runs' facts.
+
+    One line for each row, data set, number of clients and seed.
     """
     facts = {name: (name, "first") for name in tables.FACTS if name != "seed"}
     by = ["row", "data", "clients", "seed"]
@@ -364,8 +372,9 @@ def over_splits(frame: DataFrame, value: str) -> DataFrame:
 
 
 def archived(runs: DataFrame) -> DataFrame:
-    """The archive's runs (`archive.summary`) with our names; rows that got the wrong
-    matrix say so.
+    """The archive's runs (`archive.summary`) with our names.
+
+    Rows whose clusterer was given the wrong matrix are called "as released".
     """
     wrong = {
         "BCL": "BCL as released",

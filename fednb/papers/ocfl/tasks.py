@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -41,11 +41,9 @@ from ...partition import Partition
 from ...training import Local
 from ..common import only_in
 from .archive import SIZES
-from .arms import CLUSTERERS, Arms, at_threshold, judge, keys, look
+from .arms import CLUSTERERS, CORRECTED, Arms, at_threshold, judge, keys, look
 
-if TYPE_CHECKING:
-    pass
-
+# (classes of the data, overlap): the classes of each cluster
 CLASSES = {
     (10, "non-overlapping"): ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9)),
     (10, "overlapping"): ((0, 1, 2, 3, 8, 9), (4, 5, 6, 7, 8, 9), (0, 1, 2, 3, 4, 5)),
@@ -53,19 +51,21 @@ CLASSES = {
     (9, "overlapping"): ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5)),
     (8, "non-overlapping"): ((0, 1), (2, 3, 4), (5, 6, 7)),
     (8, "overlapping"): ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4)),
-}  # (classes of the data, overlap): the classes of each cluster
+}
 SPLITS = [
     (overlap, balance)
     for overlap in ("non-overlapping", "overlapping")
     for balance in ("balanced", "imbalanced")
 ]
+# our names of data sets: the paper's
 NAMES = {
     "mnist": "MNIST",
     "fashion_mnist": "FMNIST",
     "cifar10": "CIFAR10",
     "pathmnist": "PATHMNIST",
+    "bloodmnist": "BLOODMNIST",
+    "digits": "digits",
 }
-NAMES |= {"bloodmnist": "BLOODMNIST", "digits": "digits"}  # ours and the paper's
 
 
 def split(
@@ -79,8 +79,9 @@ def split(
     test: float = 0.3,
     leaky: bool = False,
 ) -> Partition:
-    """Deal one of the authors' four splits (section 4.1): three clusters, each with its
-    own mixture of its own classes.
+    """Deal one of the authors' four splits (section 4.1) into three clusters.
+
+    Each cluster has its own classes and its own mixture of them.
 
     ``balanced`` clusters are equally large and mix their classes evenly. ``imbalanced``
     ones have 20, 47 and 33 % of the clients, and their mixture is drawn from Dir(1),
@@ -91,37 +92,36 @@ def split(
     samples: ``leaky``. It draws with replacement and drops what came twice. Without it,
     a share ``test`` of each class is put aside for tests first.
     """
-    rng, C = np.random.default_rng(seed), int(y.max()) + 1
+    rng = np.random.default_rng(seed)
+    C = int(y.max()) + 1
     truth = np.repeat(range(3), SIZES[clients, balance])
-    weights = (
-        rng.dirichlet(np.ones(C), 3) if balance == "imbalanced" else np.ones((3, C))
-    )
-    mixture = weights * [
-        [c in mine for c in range(C)] for mine in CLASSES[C, overlap]
-    ]  # (3, C)
+    weights = np.ones((3, C))
+    if balance == "imbalanced":
+        weights = rng.dirichlet(np.ones(C), 3)
+    is_held = [[c in held for c in range(C)] for held in CLASSES[C, overlap]]
+    mixture = weights * is_held  # (3, C)
     mixture /= mixture.sum(1, keepdims=True)
     samples = samples or len(y) // clients
+    tests = round(test * samples)
     piles = [rng.permutation(np.flatnonzero(y == c)) for c in range(C)]
     ends = [round(test * len(pile)) for pile in piles]
-    few = round(test * samples)
-    apart = [
-        (samples - few, [pile[end:] for pile, end in zip(piles, ends, strict=True)])
-    ]
-    apart += [(few, [pile[:end] for pile, end in zip(piles, ends, strict=True)])]
-    pairs = []
+    test_piles = [pile[:end] for pile, end in zip(piles, ends, strict=True)]
+    train_piles = [pile[end:] for pile, end in zip(piles, ends, strict=True)]
+    train = []
+    held_out = []
     for c in truth:
         if leaky:
-            own = rng.permutation(
-                _draw(piles, rng.multinomial(samples, mixture[c]), rng, replace=True)
-            )
-            pairs.append(np.split(own, [round((1 - test) * len(own))]))
+            counts = rng.multinomial(samples, mixture[c])
+            drawn = rng.permutation(_draw(piles, counts, rng, replace=True))
+            cut = round((1 - test) * len(drawn))
+            train.append(np.sort(drawn[:cut]))
+            held_out.append(np.sort(drawn[cut:]))
         else:
-            pairs.append(
-                [_draw(pool, rng.multinomial(n, mixture[c]), rng) for n, pool in apart]
-            )
-    return Partition(
-        [np.sort(a) for a, _ in pairs], [np.sort(b) for _, b in pairs], truth
-    )
+            counts = rng.multinomial(samples - tests, mixture[c])
+            train.append(_draw(train_piles, counts, rng))
+            counts = rng.multinomial(tests, mixture[c])
+            held_out.append(_draw(test_piles, counts, rng))
+    return Partition(train, held_out, truth)
 
 
 def _draw(
@@ -130,11 +130,12 @@ def _draw(
     rng: np.random.Generator,
     replace: bool = False,
 ) -> np.ndarray:
-    """So many of each pile, or all there are; each once."""
-    taken = [
-        rng.choice(pile, n if replace else min(n, len(pile)), replace)
-        for pile, n in zip(piles, counts, strict=True)
-    ]
+    """Draw so many of each pile, or all there are: sorted, each once."""
+    taken = []
+    for pile, count in zip(piles, counts, strict=True):
+        if not replace:
+            count = min(count, len(pile))
+        taken.append(rng.choice(pile, count, replace))
     return np.unique(np.concatenate(taken))
 
 
@@ -165,14 +166,17 @@ class Scale:
 
 
 def _small() -> dict[str, Setup]:
-    local, grey = (
-        Local(0.1, steps=6, batch_size=16),
-        partial(models.lenet5, shape=(1, 28, 28)),
-    )
-    nets = {"mnist": grey, "fashion_mnist": grey, "cifar10": models.lenet5}
-    nets |= {"pathmnist": partial(models.lenet5, shape=(3, 28, 28), classes=9)}
-    nets |= {"bloodmnist": partial(models.lenet5, shape=(3, 28, 28), classes=8)}
-    return {name: Setup(net, local, 12) for name, net in nets.items()}
+    """A short training with LeNet-5 for all data sets."""
+    local = Local(0.1, steps=6, batch_size=16)
+    grey = partial(models.lenet5, shape=(1, 28, 28))
+    nets: dict[str, Callable[[], Any]] = {
+        "mnist": grey,
+        "fashion_mnist": grey,
+        "cifar10": models.lenet5,
+        "pathmnist": partial(models.lenet5, shape=(3, 28, 28), classes=9),
+        "bloodmnist": partial(models.lenet5, shape=(3, 28, 28), classes=8),
+    }
+    return {name: Setup(net, local, rounds=12) for name, net in nets.items()}
 
 
 def _middle() -> dict[str, Setup]:
@@ -186,13 +190,9 @@ def _middle() -> dict[str, Setup]:
 
 
 def _whole() -> dict[str, Setup]:
-    """The authors' settings: their Table 3, and the thresholds of CFL in their released
-    configurations.
-    """
-    grey, colour = (
-        Local(0.01, epochs=3, batch_size=32),
-        Local(0.01, epochs=3, batch_size=64),
-    )
+    """The authors' settings: Table 3, and CFL's thresholds from their released code."""
+    grey = Local(0.01, epochs=3, batch_size=32)
+    colour = Local(0.01, epochs=3, batch_size=64)
     adam = Local(1e-7, epochs=3, batch_size=128, optimizer="adam", weight_decay=0.01)
     return {
         "mnist": Setup(models.tiny_vgg, grey, 50, (0.35, 1.0)),
@@ -211,8 +211,20 @@ def _whole() -> dict[str, Setup]:
 _digits = partial(models.cnn_bn, shape=(1, 8, 8))
 _smoke = {"digits": Setup(_digits, Local(0.1, steps=3, batch_size=16), 4)}
 SCALES = {
-    "smoke": Scale(_smoke, 60, range(1), 2, _digits),
-    "laptop": Scale(_small(), 150, range(3), 5, models.cnn_bn),
+    "smoke": Scale(
+        setups=_smoke,
+        samples=60,
+        seeds=range(1),
+        wait=2,
+        normed=_digits,
+    ),
+    "laptop": Scale(
+        setups=_small(),
+        samples=150,
+        seeds=range(3),
+        wait=5,
+        normed=models.cnn_bn,
+    ),
     "workstation": Scale(
         setups=_middle(),
         samples=400,
@@ -220,7 +232,14 @@ SCALES = {
         wait=5,
         normed=models.cnn_bn,
     ),
-    "paper": Scale(_whole(), None, range(5), 20, models.cnn_bn, {"leaky": True}),
+    "paper": Scale(
+        setups=_whole(),
+        samples=None,
+        seeds=range(5),
+        wait=20,
+        normed=models.cnn_bn,
+        law={"leaky": True},
+    ),
 }
 
 
@@ -241,32 +260,27 @@ def law(
 def rivals(
     profile: str, dataset: str, clients: int, balance: str, seed: int
 ) -> tuple[tuple[str, Any], ...]:
-    """All methods, FedAvg first, and the controls: LocalOnly, oracle and random
-    clusters, and a split in round one.
+    """All methods, FedAvg first, and the controls.
+
+    These are LocalOnly, oracle and random clusters, and a split in round one.
     """
     scale = SCALES[profile]
-    released, sizes, eps = (
-        profile == "paper",
-        SIZES[clients, balance],
-        scale.setups[dataset].eps,
-    )
-    ocfl = OCFL.as_released if released else OCFL
-    lengths = (
-        {"eps1": 0.6, "eps2": 0.6}
-        if eps is None
-        else {"relative": False, "eps1": eps[0], "eps2": eps[1]}
-    )
+    sizes = SIZES[clients, balance]
+    eps = scale.setups[dataset].eps
+    ocfl: Callable[..., OCFL] = OCFL
+    if profile == "paper":
+        ocfl = OCFL.as_released
+    if eps is None:
+        cfl = CFL(wait=scale.wait, eps1=0.6, eps2=0.6)
+    else:
+        cfl = CFL(wait=scale.wait, relative=False, eps1=eps[0], eps2=eps[1])
     truth = tuple(int(c) for c in np.repeat(range(3), sizes))
     return (
         ("FedAvg", FedAvg()),
-        ("SCL", CFL(wait=scale.wait, **lengths)),
+        ("SCL", cfl),
         ("BCL as released", BriggsHC.as_released(scale.wait)),
         ("BCL", BriggsHC(scale.wait)),
-        *(
-            (name, ocfl(how["clusterer"]))
-            for name, how in CLUSTERERS.items()
-            if "released" not in name
-        ),
+        *((name, ocfl(clusterer)) for name, clusterer in CORRECTED.items()),
         ("OCFL-HDB in round 1", ocfl("hdbscan", at=1)),
         ("Oracle clusters", FixedClusters(truth)),
         ("Random clusters", FixedClusters.random(sizes, seed=seed)),
@@ -285,26 +299,25 @@ def task(
     more: dict[str, str] | None = None,
     **changes: Any,
 ) -> Task:
-    """All methods, or those of ``arms``, on one split of one data set; ``more``
-    tags.
+    """All methods, or those of ``arms``, on one split of one data set.
+
+    ``more`` are further tags, and ``changes`` are fields of the task.
     """
-    scale, rounds = SCALES[profile], SCALES[profile].setups[dataset].rounds
+    scale = SCALES[profile]
+    setup = scale.setups[dataset]
     arms = arms or rivals(profile, dataset, clients, balance, seed)
+    names = [name for name, _ in arms]
     usual = Task(
-        Arms(arms),
-        dataset,
-        law(scale, clients, overlap, balance),
-        scale.setups[dataset].model,
-        scale.setups[dataset].local,
-        rounds,
-        seed,
-        profile,
-        curves=(
-            "temperature",
-            *CLUSTERERS,
-            *keys([name for name, _ in arms], ("pf1", "gf1", "ari")),
-        ),
-        measure=partial(judge, final=rounds),
+        method=Arms(arms),
+        dataset=dataset,
+        partition=law(scale, clients, overlap, balance),
+        model=setup.model,
+        local=setup.local,
+        rounds=setup.rounds,
+        seed=seed,
+        profile=profile,
+        curves=("temperature", *CLUSTERERS, *keys(names, ("pf1", "gf1", "ari"))),
+        measure=partial(judge, final=setup.rounds),
         tags={
             "data": NAMES[dataset],
             "clients": clients,
@@ -320,50 +333,61 @@ def table(
     profile: str, clients: int, datasets: tuple[str, ...], full: bool = True
 ) -> list[Task]:
     """Every split of some data sets, with all methods or FedAvg only; seeds in order.
-    ``smoke``: the last split.
+
+    In ``smoke``: the last split of the digits.
     """
-    scale, smoke = SCALES[profile], profile == "smoke"
-    arms = () if full or profile == "paper" else (("FedAvg", FedAvg()),)
+    scale = SCALES[profile]
+    splits = SPLITS
+    if profile == "smoke":
+        datasets = tuple(scale.setups)
+        splits = SPLITS[-1:]
+    arms: tuple[tuple[str, Any], ...] = ()  # all
+    if not full and profile != "paper":
+        arms = (("FedAvg", FedAvg()),)
     return [
-        task(profile, dataset, clients, *how, seed, arms=arms)
+        task(profile, dataset, clients, overlap, balance, seed, arms=arms)
         for seed in scale.seeds
-        for dataset in (scale.setups if smoke else datasets)
-        for how in (SPLITS[-1:] if smoke else SPLITS)
+        for dataset in datasets
+        for overlap, balance in splits
     ]
 
 
 def participation(profile: str) -> list[Task]:
     """HDBSCAN when only a share of 30 clients is sampled in a round."""
-    scale, usual = (
-        SCALES[profile],
-        {"measure": measure, "curves": ("ari", "macro_f1"), "every": 3},
-    )
-    dataset = "digits" if profile == "smoke" else "fashion_mnist"
     return [
         task(
             profile,
-            dataset,
+            _one_dataset(profile),
             30,
-            *how,
+            overlap,
+            balance,
             seed,
-            method=OCFL(sampled=share),
             more={"sampled": f"{share:.0%}"},
-            **usual,
+            method=OCFL(sampled=share),
+            measure=measure,
+            curves=("ari", "macro_f1"),
+            every=3,
         )
-        for seed in scale.seeds
-        for how in SPLITS
+        for seed in SCALES[profile].seeds
+        for overlap, balance in SPLITS
         for share in (1.0, 0.7, 0.4)
     ]
 
 
-def batchnorm(profile: str) -> list[Task]:
-    """FedAvg with a BatchNorm network, and its updates with and without what is no
-    parameter, given to each clusterer.
+def _one_dataset(profile: str) -> str:
+    """The data set of tables that have one only."""
+    if profile == "smoke":
+        return "digits"
+    return "fashion_mnist"
 
-    FL+HC runs beside it, as released and corrected.
+
+def batchnorm(profile: str) -> list[Task]:
+    """FedAvg with a BatchNorm network, whose updates are given to each clusterer.
+
+    They are given twice: as parameters, and with all that is no parameter. FL+HC runs
+    beside it, as released and corrected.
     """
     scale = SCALES[profile]
-    dataset = "digits" if profile == "smoke" else "fashion_mnist"
     arms = (
         ("FedAvg", FedAvg()),
         ("BCL as released", BriggsHC.as_released(scale.wait)),
@@ -378,9 +402,10 @@ def batchnorm(profile: str) -> list[Task]:
     return [
         task(
             profile,
-            dataset,
+            _one_dataset(profile),
             15,
-            *how,
+            overlap,
+            balance,
             seed,
             arms=arms,
             model=scale.normed,
@@ -388,7 +413,7 @@ def batchnorm(profile: str) -> list[Task]:
             curves=seen,
         )
         for seed in scale.seeds
-        for how in SPLITS
+        for overlap, balance in SPLITS
     ]
 
 
@@ -428,42 +453,46 @@ def local_work(profile: str, dataset: str) -> list[Task]:
     before the first of these runs.
     """
     scale = SCALES[profile]
-    dataset = dataset if dataset in scale.setups else next(iter(scale.setups))
+    splits = SPLITS
+    images = 50
+    if profile == "smoke":
+        dataset = "digits"
+        splits = SPLITS[-1:]
+        images = 5
+    measure_in_detail = partial(
+        judge,
+        final=scale.setups[dataset].rounds,
+        images=images,
+        thresholds=THRESHOLDS,
+        detailed=True,
+    )
+    looks = [at_threshold(threshold) for threshold in THRESHOLDS]
+    kinds = ("pf1", "gf1", "ari", "accuracy", "balanced_accuracy", "labels")
     tasks = []
     for seed in scale.seeds:
-        for overlap, balance in SPLITS[-1:] if profile == "smoke" else SPLITS:
+        for overlap, balance in splits:
             arms = local_rivals(profile, dataset, balance, seed)
             names = [name for name, _ in arms]
-            rounds = scale.setups[dataset].rounds
-            kinds = ("pf1", "gf1", "ari", "accuracy", "balanced_accuracy", "labels")
-            usual = task(profile, dataset, 15, overlap, balance, seed, arms=arms)
-            tasks.append(
-                replace(
-                    usual,
-                    measure=partial(
-                        judge,
-                        final=rounds,
-                        images=5 if profile == "smoke" else 50,
-                        thresholds=THRESHOLDS,
-                        detailed=True,
-                    ),
-                    curves=(
-                        "temperature",
-                        *CLUSTERERS,
-                        *(at_threshold(threshold) for threshold in THRESHOLDS),
-                        *keys(names, kinds),
-                    ),
-                )
+            one = task(
+                profile,
+                dataset,
+                15,
+                overlap,
+                balance,
+                seed,
+                arms=arms,
+                measure=measure_in_detail,
+                curves=("temperature", *CLUSTERERS, *looks, *keys(names, kinds)),
             )
+            tasks.append(one)
     return tasks
 
 
 LOCAL_WORK = ("mnist", "fashion_mnist", "cifar10")
-GREY, COLOUR = ("mnist", "fashion_mnist"), ("cifar10", "pathmnist", "bloodmnist")
-FIFTEEN = (
-    *GREY,
-    *COLOUR,
-)  # tables with 15 clients: one for each data set, so that no file gets large
+GREY = ("mnist", "fashion_mnist")
+COLOUR = ("cifar10", "pathmnist", "bloodmnist")
+# tables with 15 clients: one for each data set, so that no file gets large
+FIFTEEN = (*GREY, *COLOUR)
 THIRTY = ("fashion_mnist30", "others30")
 TABLES: dict[str, Callable[[str], list[Task]]] = only_in(
     ("smoke", "laptop", "paper"),

@@ -28,7 +28,7 @@ from ...clustering import by_distance
 from ...methods.ocfl import temperature
 from ...metrics import adjusted_rand
 from ...similarity import cosine_distance
-from .arms import CLUSTERERS
+from .arms import CORRECTED
 
 
 class Round(NamedTuple):
@@ -39,11 +39,13 @@ class Round(NamedTuple):
 
 
 def goals(separation: float, clients: int = 12, dim: int = 40) -> Tensor:  # (n, d)
-    """The clients' goals: half of them ``separation`` above the origin, half below,
-    along the second axis.
+    """The clients' goals, on the second axis.
+
+    Half of them are ``separation`` above the origin, half are as far below it.
     """
     mu = torch.zeros(clients, dim, dtype=torch.float64)
-    mu[: clients // 2, 1], mu[clients // 2 :, 1] = separation, -separation
+    mu[: clients // 2, 1] = separation
+    mu[clients // 2 :, 1] = -separation
     return mu
 
 
@@ -57,11 +59,10 @@ def simulate(
     rounds: int = 14,
     seed: int = 0,
 ) -> list[Round]:
-    """FedAvg on the quadratics, from (start, 0, ..., 0); all further axes have the
-    second's curvature.
+    """Run FedAvg on the quadratics, from (start, 0, ..., 0).
 
-    Each step of each client meets a gradient with Gaussian noise of length about
-    ``noise``.
+    All axes after the second have the second's curvature. Every gradient has Gaussian
+    noise of length about ``noise``.
     """
     n, d = mu.shape
     rng = np.random.default_rng(seed)
@@ -69,20 +70,21 @@ def simulate(
     theta[0], theta[1] = start
     H = torch.full((d,), curvature[1], dtype=mu.dtype)
     H[0] = curvature[0]
-    past = []
+    history = []
     for _ in range(rounds):
-        own = theta.repeat(n, 1)
+        rows = theta.repeat(n, 1)
         for _ in range(steps):
             stir = torch.as_tensor(rng.normal(size=(n, d))) * noise / math.sqrt(d)
-            own = own - lr * (H * (own - mu) + stir)
-        past.append(Round(theta, own - theta))
-        theta = own.mean(0)
-    return past
+            rows = rows - lr * (H * (rows - mu) + stir)
+        history.append(Round(theta, rows - theta))
+        theta = rows.mean(0)
+    return history
 
 
 def angle_of_sight(theta: Tensor, a: Tensor, b: Tensor, pull: Tensor) -> float:
     """The angle φ between R (a − θ) and R (b − θ), for a diagonal R (d,)."""
-    x, y = pull * (a - theta), pull * (b - theta)
+    x = pull * (a - theta)
+    y = pull * (b - theta)
     return math.acos(float(torch.clamp(x @ y / (x.norm() * y.norm()), -1, 1)))
 
 
@@ -108,18 +110,14 @@ def common_round(theta: Tensor, mu: Tensor, R: Tensor) -> Tensor:
 def outcomes(
     separation: float, steps: int, noise: float, rounds: int = 8
 ) -> tuple[list[float], dict[str, list[float]]]:
-    """The toy's temperature in every round, and the ARI that each clusterer would reach
-    there.
-    """
-    past = simulate(goals(separation), steps=steps, noise=noise, rounds=rounds)
-    Gammas = [cosine_distance(r.delta) for r in past]
+    """The toy's temperature and the ARI of each clusterer, in every round."""
+    history = simulate(goals(separation), steps=steps, noise=noise, rounds=rounds)
+    Gammas = [cosine_distance(r.delta) for r in history]
     true = np.repeat([0, 1], len(Gammas[0]) // 2)
-    found = {
-        name: [
-            adjusted_rand(true, by_distance(Gamma, how["clusterer"], k=2).numpy())
+    scores = {}
+    for name, clusterer in CORRECTED.items():
+        scores[name] = [
+            adjusted_rand(true, by_distance(Gamma, clusterer, k=2).numpy())
             for Gamma in Gammas
         ]
-        for name, how in CLUSTERERS.items()
-        if "released" not in name
-    }
-    return [float(temperature(Gamma)) for Gamma in Gammas], found
+    return [float(temperature(Gamma)) for Gamma in Gammas], scores

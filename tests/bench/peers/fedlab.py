@@ -13,8 +13,9 @@ from types import ModuleType
 
 import torch
 
-# FedLab imports its MNIST and CIFAR loaders, unused here, and with them torchvision, whose PyPI build does
-# not load beside a CPU torch: an empty module in its place is enough.
+# FedLab imports its MNIST and CIFAR loaders, unused here, and with them torchvision,
+# whose PyPI build does not load beside a CPU torch: an empty module in its place is
+# enough.
 sys.modules["torchvision"] = ModuleType("torchvision")
 sys.modules["torchvision"].transforms = None
 
@@ -94,7 +95,7 @@ def main() -> None:
     torch.set_num_threads(THREADS[chosen.setup])
     random.seed(chosen.seed)
     model = w.model(chosen.seed)
-    # The handler takes int(ratio * K): half a client more keeps rounding from losing one.
+    # The handler takes int(ratio * K): half a client more, so that rounding loses none.
     server = Server(
         model, global_round=0, sample_ratio=min(1.0, (w.sampled + 0.5) / w.clients)
     )

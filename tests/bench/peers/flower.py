@@ -10,7 +10,8 @@ rounds pause and go on without a new start of Ray.
 import os
 import sys
 
-# Read at import. Ray runs its workers at niceness 15 by default, which would cost Flower on a busy machine.
+# Read at import. Ray runs its workers at niceness 15 by default, which would cost
+# Flower time on a busy machine.
 os.environ.update(
     FLWR_TELEMETRY_ENABLED="0", RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0"
 )

@@ -98,7 +98,8 @@ def main() -> None:
     def join(n: int) -> None:
         nonlocal done
         done += n
-        # Iteration 0 would evaluate: it is the warm-up, and no later one is a multiple of 2**60.
+        # Iteration 0 would evaluate: it is the warm-up, and no later one is a multiple
+        # of 2**60.
         params = NNAlgorithmParams(
             done,
             evaluation_frequency=2**60,
@@ -121,9 +122,9 @@ def main() -> None:
             join(n)
     if processes > 1:
         torch.distributed.barrier()
-        os._exit(
-            0
-        )  # tearing gloo down aborts now and then ("terminate called without an active exception")
+        # tearing gloo down aborts now and then ("terminate called without an active
+        # exception")
+        os._exit(0)
 
 
 if __name__ == "__main__":
