@@ -3,6 +3,7 @@ the built pages hang together.
 """
 
 import ast
+import doctest
 import hashlib
 import html
 import importlib
@@ -293,13 +294,52 @@ def test_every_citation_is_in_the_bibliography(page):
     assert cited <= bibliography()
 
 
-def test_the_api_pages_have_every_module_and_method():
-    from fednb.methods import ALL
+API = sorted((BOOK / "api").glob("*.md"))
 
-    text = "\n".join(p.read_text() for p in (BOOK / "api").glob("*.md"))
+
+def modules():
+    """Every public module of the library; a package counts as one too."""
+    found = set()
+    for path in (ROOT / "fednb").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        if not parts[-1].startswith("_"):
+            found.add(".".join(parts))
+    return found - {"fednb"}
+
+
+def test_the_api_pages_have_every_module_and_method():
+    text = "\n".join(path.read_text() for path in API)
     listed = set(re.findall(r"automodule:: ([\w.]+)", text))
-    modules = {f"fednb.{p.stem}" for p in (ROOT / "fednb").glob("[!_]*.py")}
-    assert modules | {method.__module__ for method in ALL} <= listed
+    assert not modules() - listed
+    assert {"fednb.arena.worlds", "fednb.papers.gcfl", "fednb.adopt"} <= modules()
+
+
+def examples(path):
+    return "\n".join(re.findall(r"```pycon\n(.*?)```", path.read_text(), re.S))
+
+
+def test_every_module_has_an_example():
+    """Modules directly below fednb; of a package, one example is enough."""
+    text = "\n".join(examples(path) for path in API)
+    rooms = {name.split(".")[1] for name in modules()}
+    assert not [room for room in rooms if not re.search(rf"\b{room}\b", text)]
+
+
+@pytest.mark.parametrize("path", API, ids=lambda path: path.stem)
+def test_the_examples_of_an_api_page_run(path, tmp_path, monkeypatch):
+    """One after the other, in a folder of their own; outputs are compared."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(
+        examples(path), {}, path.stem, str(path), 0
+    )
+    said = []
+    results = doctest.DocTestRunner(optionflags=flags).run(test, out=said.append)
+    assert not results.failed, "".join(said)
+    assert results.attempted >= 5 or path.stem == "index"
 
 
 def test_no_machine_path_in_the_sources():
