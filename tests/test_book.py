@@ -7,6 +7,7 @@ import doctest
 import hashlib
 import html
 import importlib
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -471,7 +472,11 @@ def test_notebooks_can_be_downloaded_and_perhaps_launched(parsed, pages):
 def test_chapters_say_how_long_they_are(parsed, pages):
     for path in NOTEBOOKS:
         page = parsed[pages / path.relative_to(BOOK).with_suffix(".html")]
-        assert re.search(r"About \d+ minutes to read", page.text), path.name
+        told = re.findall(
+            r"About \d+ minutes to read|Reading time:</strong> about \d+ minutes",
+            page.text,
+        )
+        assert len(told) == 1, path.name
 
 
 def test_the_introduction_promises_only_what_exists(parsed, pages):
@@ -624,6 +629,50 @@ def test_launch_buttons_need_an_address(tiny, address):
     assert '"one.html": "One' in texts.read_text()
     search = Page((tiny.root / "_build" / "html" / "search.html").read_text())
     assert any("search_texts.js" in address for address in search.loads)
+
+
+def test_notebooks_install_the_project_if_it_has_an_address(monkeypatch):
+    monkeypatch.syspath_prepend(BOOK / "_tools")
+    import launch
+
+    for path in NOTEBOOKS:
+        right = launch.has_right_cell(read(path), path, launch.address())
+        assert right, "python book/_tools/launch.py writes the install cells"
+
+
+def test_the_install_cell_installs_only_where_nothing_is(tiny, monkeypatch, tmp_path):
+    """Written by the tool as the address says; it gets the project and goes there."""
+    launch = tiny.tool("launch")
+    config = tiny.root / "_config.yml"
+    chapter = tiny.root / "book" / "one.ipynb"
+    before = chapter.read_text()
+    assert launch.main() == 0 and chapter.read_text() == before
+    where = "https://example.org/somebody/fednb"
+    config.write_text(config.read_text() + f"repository: {{url: '{where}'}}\n")
+    launch.main()
+    launch.main()
+    cells = nbformat.read(chapter, as_version=4).cells
+    assert [cell.id for cell in cells] == ["a", "install", "b"]
+    done = []
+    monkeypatch.setattr(subprocess, "run", lambda words, check: done.append(words))
+    exec(cells[1].source, {})
+    assert not done  # fednb is here
+    there = tmp_path / "elsewhere"
+    (there / "fednb" / "book").mkdir(parents=True)
+    monkeypatch.chdir(there)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    exec(cells[1].source, {})
+    clone, install = done
+    assert clone[:2] == ["git", "clone"] and where in clone
+    assert install[-1] == "fednb[papers]"
+    assert Path.cwd() == there / "fednb" / "book"
+    config.write_text(config.read_text().replace(where, ""))
+    launch.main()
+    assert [cell.id for cell in nbformat.read(chapter, as_version=4).cells] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_bad_notebook_fails_every_time(tiny):
