@@ -17,7 +17,8 @@ deal the runs out.
 
 ``--due --out book/results/next/wecfl`` makes runs that the book's results lack;
 ``--adopt`` takes them over, or those in another ``--out``. ``--again`` runs what is
-recorded once more, in ``_build/again``, and says how many runs agree to the last digit.
+recorded once more, in ``_build/again``, and says how many runs agree to the last digit;
+with ``--key`` a single run.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.profile = "laptop" if args.again else "smoke"
     if args.again and args.out is not None and _is_inside(args.out, COMMITTED):
         parser.error(f"--again must not write into {COMMITTED}: choose another --out")
+    if args.key and not args.again:
+        parser.error("--key chooses a recorded run: use it with --again")
     if args.adopt:
         return _adopt(args, names)
     if args.again:
@@ -148,6 +151,8 @@ def _again(args: argparse.Namespace, names: Sequence[str]) -> int:
         recorded = store.finished(COMMITTED / args.paper / f"{name}.json")
         tasks = CATALOGUE[args.paper][name](args.profile)
         tasks = [task for task in tasks if task.key in recorded]
+        if args.key:
+            tasks = [task for task in tasks if task.key.startswith(args.key)]
         title = f"{args.paper} {name} ({args.profile})"
         path = out / f"{name}.json"
         if not tasks:
@@ -234,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="take the records that wait in book/results/next over into the book's",
     )
+    add("--key", help="with --again: only the run whose key begins in this way")
     add("--list", action="store_true", help="list papers, tables and profiles")
     return parser
 

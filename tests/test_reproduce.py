@@ -197,6 +197,15 @@ def test_what_is_recorded_is_run_again_elsewhere(recorded, tmp_path, capsys):
     assert len(store.read(tmp_path / "_build" / "again" / "demo" / "table1.json")) == 2
 
 
+def test_a_single_record_can_be_run_again(recorded, capsys):
+    record = store.read(recorded / "demo" / "table1.json")[1]
+    command = ["demo", "--again", "--jobs", "1", "--key", record["key"][:12]]
+    assert reproduce.main(command) == 0
+    assert "demo table1 (laptop): 1 run again, 1 agree" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        reproduce.main(["demo", "--key", record["key"]])
+
+
 def test_a_record_that_differs_is_named(recorded, capsys):
     path = recorded / "demo" / "table1.json"
     record = store.read(path)[0]
