@@ -566,7 +566,13 @@ class Tiny:
 def tiny(tmp_path, monkeypatch):
     project = Tiny(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "book" / "_tools")
+    forget_tools()
     yield project
+    forget_tools()
+
+
+def forget_tools():
+    """Tools look for the book that they lie in: ours, or the tiny one's."""
     for name in TOOLS:
         sys.modules.pop(name, None)
 
