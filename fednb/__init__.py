@@ -5,7 +5,7 @@ The public names below load on first use, so that ``import fednb`` is cheap.
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {  # public name -> module that holds it
     "Federation": "federation",

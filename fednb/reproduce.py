@@ -1,9 +1,10 @@
 r"""Re-run the papers' tables: ``python -m fednb.reproduce wecfl --table 2``.
 
 Each chapter brings a module in ``fednb.papers`` with ``TABLES``, from table name to a
-function that makes the tasks of a profile. Records go to
-``book/results/<paper>/<table>.json`` (or below ``--out``), smoke runs to a scratch
-folder.
+function that makes the tasks of a profile. What the book has on record, in
+``book/results/<paper>/<table>.json``, is not run again. New runs go to ``runs/<paper>``,
+smoke runs to a scratch folder. With ``--out`` all runs of a table go to a folder of your
+own, and only what is recorded there is left out.
 
 A sweep that was stopped, in whatever way, goes on when it is started again. On several
 machines that share a folder, start each with its part: in a Slurm array job of five ::
@@ -14,9 +15,10 @@ machines that share a folder, start each with its part: in a Slurm array job of 
 or let Dask (``--engine dask --address tcp://...``) or submitit (``--engine slurm``)
 deal the runs out.
 
-``--due --out book/results/next/wecfl`` makes runs that the book's results lack, without
-a change to these; ``--adopt`` takes them over. ``--again`` runs what is recorded once
-more, elsewhere, and says how many runs agree to the last digit.
+``--due --out book/results/next/wecfl`` makes runs that the book's results lack;
+``--adopt`` takes them over, or those in another ``--out``. ``--again`` runs what is
+recorded once more, in ``_build/again``, and says how many runs agree to the last digit;
+with ``--key`` a single run.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from .experiment import ENGINES, Task, commit, sweep
 from .forecast import Record, forecast, known_records
 from .papers import CATALOGUE
 
-COMMITTED = Path("book/results")
+COMMITTED = Path("book/results")  # written by --adopt, or if --out names it
+NEW_RUNS = Path("runs")
+SMOKE_RUNS = Path("_build/smoke")
 PROFILES = {
     "smoke": "seconds, on the embedded digits: does it run?",
     "laptop": "real data at a declared reduced scale",
@@ -60,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.profile = "laptop" if args.again else "smoke"
     if args.again and args.out is not None and _is_inside(args.out, COMMITTED):
         parser.error(f"--again must not write into {COMMITTED}: choose another --out")
+    if args.key and not args.again:
+        parser.error("--key chooses a recorded run: use it with --again")
     if args.adopt:
         return _adopt(args, names)
     if args.again:
@@ -69,30 +75,46 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace, names: Sequence[str]) -> int:
     """Run tables, or say how long that would take, or collect what has finished."""
-    scratch = Path("_build/smoke") if args.profile == "smoke" else COMMITTED
+    scratch = SMOKE_RUNS if args.profile == "smoke" else NEW_RUNS
     out = args.out or scratch / args.paper
     known = []
     if args.dry_run:
         known = known_records(out, COMMITTED / args.paper)
     for name in names:
         tasks = CATALOGUE[args.paper][name](args.profile)
+        committed = COMMITTED / args.paper / f"{name}.json"
         if args.due:
-            tasks = due(tasks, COMMITTED / args.paper / f"{name}.json")
+            tasks = due(tasks, committed)
+        in_book: list[Task] = []
+        if args.out is None and not args.due:
+            recorded = store.finished(committed)
+            in_book = [task for task in tasks if task.key in recorded]
+            tasks = [task for task in tasks if task.key not in recorded]
         title = f"{args.paper} {name} ({args.profile})"
         path = out / f"{name}.json"
-        if not tasks:
-            _say(f"{args.paper} {name}: nothing to run in profile {args.profile}")
-        elif args.dry_run:
-            _say(f"{title}: {forecast(tasks, path, known)}")
-        elif args.collect:
+        if args.collect:
             _say(f"{title}: {len(store.collect(path))} records in {path}")
+        elif not tasks and not in_book:
+            _say(f"{args.paper} {name}: nothing to run in profile {args.profile}")
+        elif not tasks:
+            _say(f"{title}: 0 new, {len(in_book)} recorded before, in {committed}")
+        elif args.dry_run:
+            _say(f"{title}: {forecast(tasks, path, known)}{_beside(in_book)}")
         else:
             before = len(store.finished(path))
             records = _sweep(args, tasks, path)
             new = max(0, len(store.finished(path)) - before)
             old = len(records) - new
-            _say(f"{title}: {new} new, {old} recorded before, in {path}")
+            _say(
+                f"{title}: {new} new, {old} recorded before, in {path}"
+                f"{_beside(in_book)}"
+            )
     return 0
+
+
+def _beside(in_book: list[Task]) -> str:
+    """What the book has of a table, if anything."""
+    return f"; {len(in_book)} more are in {COMMITTED}" if in_book else ""
 
 
 def _sweep(args: argparse.Namespace, tasks: list[Task], path: Path) -> list[Record]:
@@ -129,6 +151,8 @@ def _again(args: argparse.Namespace, names: Sequence[str]) -> int:
         recorded = store.finished(COMMITTED / args.paper / f"{name}.json")
         tasks = CATALOGUE[args.paper][name](args.profile)
         tasks = [task for task in tasks if task.key in recorded]
+        if args.key:
+            tasks = [task for task in tasks if task.key.startswith(args.key)]
         title = f"{args.paper} {name} ({args.profile})"
         path = out / f"{name}.json"
         if not tasks:
@@ -186,7 +210,7 @@ def _parser() -> argparse.ArgumentParser:
     add("paper", nargs="?", help="which paper; --list shows them")
     add("--table", help="one table, by name or by the paper's number: --table 2")
     add("--profile", choices=PROFILES, help="smoke by default, laptop with --again")
-    add("--out", type=Path, help="folder of the records")
+    add("--out", type=Path, help="folder of the records (default: runs/PAPER)")
     add("--due", action="store_true", help="only runs that the committed records lack")
     add("--jobs", type=_positive, help="runs at a time (default: one per core)")
     add(
@@ -215,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="take the records that wait in book/results/next over into the book's",
     )
+    add("--key", help="with --again: only the run whose key begins in this way")
     add("--list", action="store_true", help="list papers, tables and profiles")
     return parser
 

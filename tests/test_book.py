@@ -3,9 +3,11 @@ the built pages hang together.
 """
 
 import ast
+import doctest
 import hashlib
 import html
 import importlib
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -293,13 +295,52 @@ def test_every_citation_is_in_the_bibliography(page):
     assert cited <= bibliography()
 
 
-def test_the_api_pages_have_every_module_and_method():
-    from fednb.methods import ALL
+API = sorted((BOOK / "api").glob("*.md"))
 
-    text = "\n".join(p.read_text() for p in (BOOK / "api").glob("*.md"))
+
+def modules():
+    """Every public module of the library; a package counts as one too."""
+    found = set()
+    for path in (ROOT / "fednb").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        if not parts[-1].startswith("_"):
+            found.add(".".join(parts))
+    return found - {"fednb"}
+
+
+def test_the_api_pages_have_every_module_and_method():
+    text = "\n".join(path.read_text() for path in API)
     listed = set(re.findall(r"automodule:: ([\w.]+)", text))
-    modules = {f"fednb.{p.stem}" for p in (ROOT / "fednb").glob("[!_]*.py")}
-    assert modules | {method.__module__ for method in ALL} <= listed
+    assert not modules() - listed
+    assert {"fednb.arena.worlds", "fednb.papers.gcfl", "fednb.adopt"} <= modules()
+
+
+def examples(path):
+    return "\n".join(re.findall(r"```pycon\n(.*?)```", path.read_text(), re.S))
+
+
+def test_every_module_has_an_example():
+    """Modules directly below fednb; of a package, one example is enough."""
+    text = "\n".join(examples(path) for path in API)
+    rooms = {name.split(".")[1] for name in modules()}
+    assert not [room for room in rooms if not re.search(rf"\b{room}\b", text)]
+
+
+@pytest.mark.parametrize("path", API, ids=lambda path: path.stem)
+def test_the_examples_of_an_api_page_run(path, tmp_path, monkeypatch):
+    """One after the other, in a folder of their own; outputs are compared."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(
+        examples(path), {}, path.stem, str(path), 0
+    )
+    said = []
+    results = doctest.DocTestRunner(optionflags=flags).run(test, out=said.append)
+    assert not results.failed, "".join(said)
+    assert results.attempted >= 5 or path.stem == "index"
 
 
 def test_no_machine_path_in_the_sources():
@@ -431,7 +472,11 @@ def test_notebooks_can_be_downloaded_and_perhaps_launched(parsed, pages):
 def test_chapters_say_how_long_they_are(parsed, pages):
     for path in NOTEBOOKS:
         page = parsed[pages / path.relative_to(BOOK).with_suffix(".html")]
-        assert re.search(r"About \d+ minutes to read", page.text), path.name
+        told = re.findall(
+            r"About \d+ minutes to read|Reading time:</strong> about \d+ minutes",
+            page.text,
+        )
+        assert len(told) == 1, path.name
 
 
 def test_the_introduction_promises_only_what_exists(parsed, pages):
@@ -521,7 +566,13 @@ class Tiny:
 def tiny(tmp_path, monkeypatch):
     project = Tiny(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "book" / "_tools")
+    forget_tools()
     yield project
+    forget_tools()
+
+
+def forget_tools():
+    """Tools look for the book that they lie in: ours, or the tiny one's."""
     for name in TOOLS:
         sys.modules.pop(name, None)
 
@@ -584,6 +635,50 @@ def test_launch_buttons_need_an_address(tiny, address):
     assert '"one.html": "One' in texts.read_text()
     search = Page((tiny.root / "_build" / "html" / "search.html").read_text())
     assert any("search_texts.js" in address for address in search.loads)
+
+
+def test_notebooks_install_the_project_if_it_has_an_address(monkeypatch):
+    monkeypatch.syspath_prepend(BOOK / "_tools")
+    import launch
+
+    for path in NOTEBOOKS:
+        right = launch.has_right_cell(read(path), path, launch.address())
+        assert right, "python book/_tools/launch.py writes the install cells"
+
+
+def test_the_install_cell_installs_only_where_nothing_is(tiny, monkeypatch, tmp_path):
+    """Written by the tool as the address says; it gets the project and goes there."""
+    launch = tiny.tool("launch")
+    config = tiny.root / "_config.yml"
+    chapter = tiny.root / "book" / "one.ipynb"
+    before = chapter.read_text()
+    assert launch.main() == 0 and chapter.read_text() == before
+    where = "https://example.org/somebody/fednb"
+    config.write_text(config.read_text() + f"repository: {{url: '{where}'}}\n")
+    launch.main()
+    launch.main()
+    cells = nbformat.read(chapter, as_version=4).cells
+    assert [cell.id for cell in cells] == ["a", "install", "b"]
+    done = []
+    monkeypatch.setattr(subprocess, "run", lambda words, check: done.append(words))
+    exec(cells[1].source, {})
+    assert not done  # fednb is here
+    there = tmp_path / "elsewhere"
+    (there / "fednb" / "book").mkdir(parents=True)
+    monkeypatch.chdir(there)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    exec(cells[1].source, {})
+    clone, install = done
+    assert clone[:2] == ["git", "clone"] and where in clone
+    assert install[-1] == "fednb[papers]"
+    assert Path.cwd() == there / "fednb" / "book"
+    config.write_text(config.read_text().replace(where, ""))
+    launch.main()
+    assert [cell.id for cell in nbformat.read(chapter, as_version=4).cells] == [
+        "a",
+        "b",
+    ]
 
 
 def test_a_bad_notebook_fails_every_time(tiny):

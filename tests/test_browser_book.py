@@ -85,6 +85,35 @@ return [...found];
 """
 
 
+# Folded cells, solutions and lists are opened first: what they hide has to fit as well.
+UNFOLD = """
+for (const fold of document.querySelectorAll("article details")) fold.open = true;
+for (const fold of document.querySelectorAll("article .toggle-hidden"))
+  fold.classList.remove("toggle-hidden");
+"""
+CUT_OFF = """
+const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+const found = [];
+for (const element of document.querySelectorAll(`article ${arguments[0]}`)) {
+  let box = element;
+  while (!scrolls(box) && box.parentElement) box = box.parentElement;
+  if (box.scrollWidth > box.clientWidth + 1)
+    found.push(`${box.scrollWidth} > ${box.clientWidth}: ${element.textContent.trim().slice(0, 80)}`);
+}
+return found;
+"""
+SMALL = """
+const found = [];
+for (const control of arguments[0].querySelectorAll("input, button, select, label")) {
+  const target = control.closest(".fx-choice label") || control;
+  const {width, height} = target.getBoundingClientRect();
+  const words = target.classList.contains("fx-label");
+  if (!words && height && Math.min(width, height) < 24) found.push(target.outerHTML.slice(0, 80));
+}
+return found;
+"""
+
+
 @pytest.fixture
 def book(browser, pages):
     """Opens pages, light and wide unless told otherwise."""
@@ -165,6 +194,66 @@ def test_page_fits_a_phone(book, page):
         wide, scrolls
     )[:5]
     assert browser.js("return document.body.scrollWidth") <= 360
+
+
+@each_page
+def test_nothing_is_cut_off_on_a_laptop(book, page):
+    """At 1280 px no code block, no output and no table needs sideways scrolling."""
+    browser = book(page)
+    browser.js(UNFOLD)
+    assert not browser.js(CUT_OFF, "pre")
+    assert not browser.js(CUT_OFF, "table")
+
+
+def test_what_is_cut_off_is_found(book):
+    browser = book("lessons")
+    browser.js(
+        "document.querySelector('article p').outerHTML = '<div class=\"highlight\">"
+        "<pre>' + 'long '.repeat(60) + '</pre></div>'"
+    )
+    assert len(browser.js(CUT_OFF, "pre")) == 1
+
+
+@pytest.mark.parametrize("page", chapters)
+def test_explorers_fit_a_phone(book, page):
+    """One screen tall, targets of 24 px, and changes that a screen reader tells."""
+    browser = book(page, width=390)
+    explorers = browser.wait(lambda: browser.all(".fednb-explore"), "explorers")
+    for explorer in explorers:
+        browser.wait(lambda e=explorer: browser.all("input", e), "controls")
+        assert explorer.size["height"] <= 844
+        assert browser.all("[aria-live]", explorer)
+        assert not browser.js(SMALL, explorer)
+
+
+def test_row_names_stay_on_a_phone(book):
+    """A table that is wider than the screen scrolls under its first column."""
+    browser = book("notation", width=390)
+    table = browser.js("""
+      const wide = [...document.querySelectorAll("article .pst-scrollable-table-container")]
+        .filter(box => box.scrollWidth > box.clientWidth + 100)[0];
+      wide.scrollLeft = 100;
+      return wide;
+    """)
+    name = browser.find("tbody td", table)
+    left = browser.js("return arguments[0].getBoundingClientRect().left", table)
+    assert abs(name.rect["x"] - left) <= 2
+    assert browser.js("return arguments[0].scrollLeft", table) == 100
+
+
+def test_the_introduction_leads_to_the_first_chapter(book):
+    browser = book("intro")
+    following = browser.find("a.right-next").get_attribute("href")
+    assert following.endswith(f"{toc()[1]}.html")
+
+
+def test_files_are_saved_not_shown(book):
+    browser = book(chapters[0])
+    saved = browser.js(
+        "return [...document.querySelectorAll('.dropdown-download-buttons a')]"
+        ".map(link => link.hasAttribute('download'))"
+    )
+    assert saved and all(saved)
 
 
 @pytest.mark.parametrize("page", chapters)

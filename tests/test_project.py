@@ -374,3 +374,30 @@ def test_the_readme_shows_the_committed_bench_results():
     text = (ROOT / "README.md").read_text()
     assert table(results).split("\n\n")[0] in text
     assert f"{100 * results['server_share']:.1f} %" in text
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    command = ["git", *who, "-C", str(folder), *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def test_a_commit_counts_only_if_it_tracks_the_library(tmp_path, monkeypatch):
+    """An installed copy inside somebody's own repository is "unknown", not theirs."""
+    from fednb import experiment
+
+    package = tmp_path / "env" / "fednb"
+    package.mkdir(parents=True)
+    (tmp_path / "notes.txt").write_text("mine")
+    (package / "experiment.py").write_text("")
+    monkeypatch.setattr(experiment, "__file__", str(package / "experiment.py"))
+    assert experiment.commit() == "unknown"  # no repository at all
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "notes.txt")
+    git(tmp_path, "commit", "--quiet", "-m", "notes")
+    assert experiment.commit() == "unknown"  # a repository of something else
+    git(tmp_path, "add", "env")
+    git(tmp_path, "commit", "--quiet", "-m", "library")
+    assert re.fullmatch(r"[0-9a-f]{12}", experiment.commit())
+    (package / "experiment.py").write_text("changed = True")
+    assert experiment.commit().endswith("-dirty")

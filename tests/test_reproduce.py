@@ -197,6 +197,15 @@ def test_what_is_recorded_is_run_again_elsewhere(recorded, tmp_path, capsys):
     assert len(store.read(tmp_path / "_build" / "again" / "demo" / "table1.json")) == 2
 
 
+def test_a_single_record_can_be_run_again(recorded, capsys):
+    record = store.read(recorded / "demo" / "table1.json")[1]
+    command = ["demo", "--again", "--jobs", "1", "--key", record["key"][:12]]
+    assert reproduce.main(command) == 0
+    assert "demo table1 (laptop): 1 run again, 1 agree" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        reproduce.main(["demo", "--key", record["key"]])
+
+
 def test_a_record_that_differs_is_named(recorded, capsys):
     path = recorded / "demo" / "table1.json"
     record = store.read(path)[0]
@@ -230,3 +239,38 @@ def test_again_never_writes_over_what_is_committed(recorded, wrong):
     with pytest.raises(SystemExit):
         reproduce.main(["demo", *wrong])
     assert contents(recorded) == before
+
+
+# --- new runs ------------------------------------------------------------------------
+
+
+def test_new_runs_stay_out_of_the_books_records(
+    recorded, tmp_path, monkeypatch, capsys
+):
+    """What the book has is not run; what it lacks is recorded in a folder beside it."""
+    assert reproduce.main(["demo", "--profile", "laptop", "--table", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "demo table1 (laptop): 0 new, 2 recorded before" in out
+
+    def table1(profile):
+        return tasks(seeds=(0, 1, 2), methods=(FedAvg(),), profile=profile)
+
+    monkeypatch.setitem(reproduce.CATALOGUE["demo"], "table1", table1)
+    before = contents(recorded)
+    command = ["demo", "--profile", "laptop", "--table", "1", "--jobs", "1"]
+    assert reproduce.main([*command, "--dry-run"]) == 0
+    assert "1 runs, 0 recorded, 1 to do" in capsys.readouterr().out
+    for told in ("1 new, 0 recorded before", "0 new, 1 recorded before"):
+        assert reproduce.main(command) == 0
+        out = capsys.readouterr().out
+        assert told in out and "2 more are in" in out
+    assert contents(recorded) == before
+    (record,) = store.read(tmp_path / "runs" / "demo" / "table1.json")
+    assert record["seed"] == 2
+
+
+def test_a_folder_of_ones_own_gets_all_runs(recorded, tmp_path, capsys):
+    command = ["demo", "--profile", "laptop", "--table", "1", "--jobs", "1"]
+    assert reproduce.main([*command, "--out", "mine"]) == 0
+    assert "2 new, 0 recorded before" in capsys.readouterr().out
+    assert len(store.read(tmp_path / "mine" / "table1.json")) == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 import textwrap
 from html import escape
@@ -116,9 +117,12 @@ def add_pending_note(
 def add_reading_time(
     app: Any, page: str, template: str, context: dict, tree: Any
 ) -> None:
-    """Say below the heading of a notebook how long its text takes to read."""
+    """Say below the heading of a notebook how long its text takes to read.
+
+    Chapters that say so themselves are left alone.
+    """
     path = BOOK / f"{page}.ipynb"
-    if path.exists() and "body" in context:
+    if path.exists() and "body" in context and "Reading time" not in context["body"]:
         note = f'<p class="fednb-reading">{reading_time(path)}</p>'
         context["body"] = context["body"].replace("</h1>", "</h1>\n" + note, 1)
 
@@ -171,24 +175,82 @@ def recorded_keys(folder: Path) -> set[str]:
 def chapters() -> str:
     """The papers' chapters in Markdown: the runs behind each, and which claims held."""
     from fednb.claims import VERDICTS, forest, tally
+    from fednb.show import literal
 
     rows = [
-        f"| chapter | runs | {' | '.join(VERDICTS)} |",
-        "|---|---|---|---|---|---|",
+        f"| chapter | runs | {' | '.join(VERDICTS)} | scale of most claims' runs |",
+        "|---|---|---|---|---|---|---|",
     ]
     lists = []
+    columns = {}
     for paper, name in PAPERS.items():
         if not (BOOK / "papers" / f"{paper}.ipynb").exists():
-            rows.append(f"| {name}, not written yet | | | | | |")
+            rows.append(f"| {name}, not written yet | | | | | | |")
             continue
         found = claims_of(paper)
+        columns[paper] = found
         runs = len(recorded_keys(BOOK / "results" / paper))
         counts = [str(count) for count in tally(found).values()]
-        cells = [f"{{doc}}`{name} <papers/{paper}>`", str(runs), *counts]
+        chapter = f"{{doc}}`{name} <papers/{paper}>`"
+        cells = [chapter, str(runs), *counts, literal(usual_scale(found))]
         rows.append(f"| {' | '.join(cells)} |")
         picture = " ".join(forest(found, name).html.split("\n"))
         lists += [f"\n::::{{dropdown}} {name}: claim by claim", picture, "::::"]
-    return "\n".join(rows + lists)
+    return "\n".join([overview(columns), "", *rows, *lists])
+
+
+def usual_scale(claims: list[Claim]) -> str:
+    """The scale at which most of the claims were judged."""
+    scales = [claim.scale for claim in claims if claim.scale]
+    return max(scales, key=scales.count, default="")
+
+
+def overview(columns: dict[str, list[Claim]]) -> str:
+    """All verdicts in one picture, as HTML in one line: a column of bars for a chapter.
+
+    A bar is the interval of one claim, on a scale of its own; the line is what it has
+    to pass, and the colour tells the verdict. A claim that cannot be tested is a dash.
+    """
+    from fednb.claims import VERDICTS
+
+    parts = []
+    for paper, claims in columns.items():
+        ordered = sorted(claims, key=lambda claim: VERDICTS.index(claim.verdict))
+        height = 11 * len(ordered) + 4
+        bars = [small_bar(claim, 11 * row + 8) for row, claim in enumerate(ordered)]
+        parts.append(
+            f'<div><a href="papers/{paper}.html">{PAPERS[paper]}</a>'
+            f'<svg viewBox="-52 0 104 {height}" role="img" '
+            f'aria-label="{PAPERS[paper]}: {len(ordered)} claims as bars">'
+            f'<path d="M0 0V{height}" class="line"/>{"".join(bars)}</svg></div>'
+        )
+    names = "".join(
+        f'<span class="{verdict.replace(" ", "-")}">{verdict}</span>'
+        for verdict in VERDICTS
+    )
+    caption = (
+        "Every claim as the interval of our effect; right of the line speaks for it."
+    )
+    return (
+        f'<figure class="fednb-overview"><div class="columns">{"".join(parts)}</div>'
+        f"<figcaption>{caption} {names}</figcaption></figure>"
+    )
+
+
+def small_bar(claim: Claim, y: int) -> str:
+    """A claim of the overview as SVG, with its words as a tool tip."""
+    words = escape(" ".join(f"{claim.verdict}: {claim.statement}".split()))
+    kind = claim.verdict.replace(" ", "-")
+    if claim.interval is None:
+        shape = f'<path d="M-4 {y}H4"/>'
+    else:
+        ends = [x - claim.threshold for x in claim.interval]
+        mean, low, high = (0.0 if math.isnan(x) else x for x in ends)
+        longest = max(abs(mean), abs(low), abs(high)) or 1.0
+        left, right, middle = (48 * x / longest for x in (low, high, mean))
+        shape = f'<path d="M{left:.1f} {y}H{right:.1f}"/>'
+        shape += f'<circle cx="{middle:.1f}" cy="{y}" r="3.2"/>'
+    return f'<g class="{kind}"><title>{words}</title>{shape}</g>'
 
 
 def claims_of(paper: str) -> list[Claim]:
