@@ -123,9 +123,9 @@ def test_the_class_map_follows_a_slider_at_once(lab):
 
 
 def test_a_law_that_does_not_fit_is_refused_in_a_sentence(lab):
-    lab.type("m, classes of a client", 9)
+    lab.type("classes/client, m", 9)
     lab.says("m = 9")
-    lab.type("m, classes of a client", 2)
+    lab.type("classes/client, m", 2)
     lab.browser.wait(lambda: "m = 9" not in lab.browser.js(TEXT), "the sentence to go")
 
 

@@ -120,8 +120,13 @@ def some_clients(K: int) -> list[int]:
 
 def similarity(arm: Arm) -> dict:
     """What the method clusters on, if its state has such a matrix; else directions."""
-    matrix, what = pairs(arm)
+    matrix, name = pairs(arm)
     some = some_clients(len(matrix))
+    title = "how alike two clients look"
+    what = "cosine of the last updates"
+    if name:
+        title = "what it clusters on"
+        what = f"its matrix {name}"
     return heatmap(
         matrix[np.ix_(some, some)],
         x=some,
@@ -129,15 +134,15 @@ def similarity(arm: Arm) -> dict:
         xlabel="client",
         ylabel="client",
         zlabel=what,
-        title=f"{arm.name}: how alike two clients look",
+        title=f"{arm.name}: {title}",
     )
 
 
 def pairs(arm: Arm) -> tuple[np.ndarray, str]:
-    """A matrix over pairs of clients (K, K), and what its numbers are.
+    """A matrix over pairs of clients (K, K), and its name in the method's state.
 
-    A method that keeps such a matrix in its state, as FedGWC keeps P, clusters on it.
-    For the others it is the cosine of two clients' last updates.
+    A method that keeps such a matrix, as FedGWC keeps P, clusters on it. For the others
+    it is the cosine of two clients' last updates, and has no name.
     """
     state = arm.history.state
     K = arm.fed.K
@@ -145,18 +150,14 @@ def pairs(arm: Arm) -> tuple[np.ndarray, str]:
         value = getattr(state, name)
         square = isinstance(value, torch.Tensor) and value.shape == (K, K) and K > 1
         if square and name != "theta" and value.is_floating_point():
-            return (
-                value.cpu().numpy(),
-                f"{name}, kept by {type(arm.task.method).__name__}",
-            )
-    what = "cosine of the last updates"
+            return value.cpu().numpy(), name
     updates = arm.updates
     if updates is None:
-        return np.full((K, K), np.nan), what
+        return np.full((K, K), np.nan), ""
     seen = updates.norm(dim=1) > 0
     unit = torch.nn.functional.normalize(updates)
     cosines = (unit @ unit.T).masked_fill(~(seen[:, None] & seen), torch.nan)
-    return cosines.cpu().numpy(), what
+    return cosines.cpu().numpy(), ""
 
 
 def summary(arm: Arm) -> str:
@@ -191,7 +192,7 @@ def played(settings: Settings) -> list[Arm]:
     """The runs of some settings, done here and now."""
     arms = [Arm(name, task) for name, task in settings.tasks().items()]
     for arm in arms:
-        arm.go(None, lambda _: None)
+        arm.run(None, lambda _: None)
         if arm.error:
             raise RuntimeError(arm.error)
     return arms
