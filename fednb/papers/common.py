@@ -21,18 +21,17 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for eac
 
 
 def results(paper: str) -> Path:
-    """The folder of a paper's committed records, from wherever in the project we
-    are.
+    """The folder of a paper's committed records.
+
+    In a checkout it is ``book/results/<paper>`` beside the package; a wheel brings the
+    same files along as ``fednb/results/<paper>``.
     """
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        found = folder / "book" / "results" / paper
+    package = Path(__file__).parents[1]
+    for folder in (package.parent / "book" / "results", package / "results"):
+        found = folder / paper
         if found.is_dir():
             return found
-    raise FileNotFoundError(
-        f"no book/results/{paper} in {here} or above it: start from a checkout of the "
-        "project, which has the records"
-    )
+    raise FileNotFoundError(f"no records of {paper} beside or in {package}")
 
 
 def read(paper: str, table: str, tasks: Iterable[Task], **how: Any) -> DataFrame:

@@ -210,9 +210,12 @@ def _number(value: float, rule: checks.Rule, look: dict) -> w.Widget:
             step=0.001,
             **look,
         )
-    most = rule.most
-    if most is None:
-        most = 4 * value if value > least else least + 1
+    if rule.most is not None:
+        most = rule.most
+    elif value > least:
+        most = 4 * value
+    else:
+        most = least + 1
     step = (most - least) / 1000
     if not rule.holds(least):
         least += step

@@ -41,6 +41,7 @@ def class_map(settings: Settings) -> dict:
         zlabel="samples",
         title=title,
         alt="Heat map of the number of samples of each class at each client",
+        zlim=(0, int(counts.max())),
     )
 
 
@@ -124,7 +125,9 @@ def similarity(arm: Arm) -> dict:
     some = some_clients(len(matrix))
     title = "how alike two clients look"
     what = "cosine of the last updates"
+    limits: Any = (-1, 1)
     if name:
+        limits = None
         title = "what it clusters on"
         what = f"its matrix {name}"
     return heatmap(
@@ -135,6 +138,7 @@ def similarity(arm: Arm) -> dict:
         ylabel="client",
         zlabel=what,
         title=f"{arm.name}: {title}",
+        zlim=limits,
     )
 
 
@@ -186,6 +190,7 @@ CHOICES = {  # each finds clusters in a way of its own, or none
 }
 EVENNESS = (0.05, 1.0, 100.0)
 RATES = (0.01, 0.1)
+CURVES = ("accuracy", "worst client", "agreement", "traffic")
 
 
 def played(settings: Settings) -> list[Arm]:
@@ -199,38 +204,44 @@ def played(settings: Settings) -> list[Arm]:
 
 
 def tour() -> Explorer:
-    """The playground's pictures over a precomputed choice of settings, for a page."""
+    """The playground's pictures over a precomputed choice of settings, for a page.
+
+    One picture at a time, so that it fits the screen of a phone.
+    """
     rounds = 12
 
     @cache
     def arm(method: Any, between: float, lr: float) -> Arm:
         return played(_small(method, between, lr, rounds))[0]
 
-    def pictures(method: str, between: float, lr: float) -> list[dict]:
+    def one_picture(method: str, between: float, lr: float, picture: str) -> list[dict]:
         fedavg = arm(methods.FedAvg(), between, lr)
         chosen = arm(CHOICES[method], between, lr)
         arms = [fedavg, chosen]
-        return [
-            class_map(_small(methods.FedAvg(), between, lr, rounds)),
-            *curves(arms),
-            membership(chosen),
-            similarity(chosen),
-            *(text(summary(one)) for one in arms),
-        ]
+        if picture == "classes":
+            drawing = class_map(_small(methods.FedAvg(), between, lr, rounds))
+        elif picture == "membership":
+            drawing = membership(chosen)
+        elif picture == "similarity":
+            drawing = similarity(chosen)
+        else:
+            drawing = dict(zip(CURVES, curves(arms), strict=True))[picture]
+        if picture == "traffic":  # one scale for all methods
+            everybody = [arm(each, between, lr) for each in CHOICES.values()]
+            most = max(each.history.final["bytes"] for each in everybody)
+            drawing["ylim"] = [0, 1e-6 * most]
+        return [drawing, *(text(summary(one)) for one in arms)]
 
     return explore(
-        pictures,
-        title="Twelve clients with digits, FedAvg beside a method of your choice",
-        alt="Class map, learning curves, membership and similarity of two runs",
-        labels={
-            "method": "method",
-            "between": "α₁: small makes three groups of clients differ",
-            "lr": "learning rate",
-        },
-        start={"method": "WeCFL", "lr": 0.1},
+        one_picture,
+        title="Twelve clients with digits: FedAvg beside a method of your choice",
+        alt="One picture of two runs: classes, curves, membership or similarity",
+        labels={"between": "α₁ (small: groups differ)", "lr": "learning rate"},
+        start={"method": "WeCFL", "lr": 0.1, "picture": "accuracy"},
         method=list(CHOICES),
         between=EVENNESS,
         lr=RATES,
+        picture=["classes", *CURVES, "membership", "similarity"],
     )
 
 
