@@ -175,6 +175,65 @@ def test_a_changed_method_from_a_notebook_has_another_key():
     assert describe(typed(0.1)()) != describe(typed(0.2)(0.1))
 
 
+HELPED = """
+from dataclasses import dataclass
+SHARE = {share}
+def deeper(x):
+    return {deeper}
+def helper(x):
+    return deeper(x) * SHARE
+class Base:
+    def twice(self, x):
+        return {twice}
+@dataclass(frozen=True)
+class Helped(Base):
+    def step(self, state, fed, t):
+        return [helper(x) for x in state]
+"""
+
+
+def helped(share=0.5, deeper="x", twice="2 * x"):
+    namespace = {"__name__": "__main__"}
+    exec(HELPED.format(share=share, deeper=deeper, twice=twice), namespace)
+    return describe(namespace["Helped"]())
+
+
+def test_a_changed_helper_constant_or_base_class_gives_another_key():
+    assert helped() == helped()
+    changed = [helped(share=0.6), helped(deeper="-x"), helped(twice="3 * x")]
+    assert len({helped(), *changed}) == 4
+
+
+def test_a_helper_that_is_defined_again_is_seen():
+    namespace = {"__name__": "__main__"}
+    exec(HELPED.format(share=1, deeper="x", twice="x"), namespace)
+    before = describe(namespace["Helped"]())
+    exec("def deeper(x): return x + 1", namespace)  # its cell was run again
+    assert describe(namespace["Helped"]()) != before
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            lambda s: s._replace(theta=s.theta[0]),
+            r"theta of shape \(23,\).*\(models, 23",
+        ),
+        (lambda s: s._replace(theta=s.theta[:, 1:]), r"theta of shape \(1, 22\)"),
+        (lambda s: s._replace(labels=s.labels[1:]), r"labels of shape \(4,\).*\(5,\)"),
+        (lambda s: s.theta, "Tensor: need theta and labels"),
+    ],
+)
+def test_a_step_that_returns_a_wrong_shape_is_told_so(state, words):
+    @dataclass(frozen=True)
+    class Wrong(methods.FedAvg):
+        def step(self, before, fed, t):
+            return state(super().step(before, fed, t))
+
+    with pytest.raises((ValueError, TypeError), match=f"Wrong returned {words}"):
+        run(Wrong(), task(make_data()).federation(), 1, progress=False)
+
+
 # --- rules ----------------------------------------------------------------------------
 
 
