@@ -1,7 +1,9 @@
 """What a person brings along: data, methods and networks from outside the package."""
 
+import tomllib
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +15,10 @@ from fednb import backends, checks, data, methods, models, partition, store
 from fednb.experiment import Task, run, sweep
 from fednb.federation import Federation
 from fednb.identity import describe
+from fednb.papers import common
 from fednb.training import Local, one_blas_thread
 
+ROOT = Path(__file__).parents[1]
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = (X[:, 0] > 0).astype(int)
 USERS = np.arange(60) % 5
@@ -232,6 +236,31 @@ def test_a_step_that_returns_a_wrong_shape_is_told_so(state, words):
 
     with pytest.raises((ValueError, TypeError), match=f"Wrong returned {words}"):
         run(Wrong(), task(make_data()).federation(), 1, progress=False)
+
+
+# --- records --------------------------------------------------------------------------
+
+
+def test_a_notebook_finds_the_records_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (common.results("wecfl") / "verdicts.json").exists()
+
+
+def test_an_installed_package_finds_the_records_that_the_wheel_brings(
+    tmp_path, monkeypatch
+):
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    ((source, target),) = wheel["force-include"].items()
+    assert (ROOT / source / "wecfl" / "verdicts.json").exists()
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "site-packages" / "fednb"
+    monkeypatch.setattr(common, "__file__", str(package / "papers" / "common.py"))
+    with pytest.raises(FileNotFoundError, match="no records of wecfl with the package"):
+        common.results("wecfl")
+    brought = package.parent / target / "wecfl"
+    brought.mkdir(parents=True)
+    assert common.results("wecfl") == brought
 
 
 # --- rules ----------------------------------------------------------------------------

@@ -21,17 +21,22 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for eac
 
 
 def results(paper: str) -> Path:
-    """The folder of a paper's committed records.
+    """The folder of a paper's committed records, from wherever it is called.
 
-    In a checkout it is ``book/results/<paper>`` beside the package; a wheel brings the
-    same files along as ``fednb/results/<paper>``.
+    It is ``book/results/<paper>`` of the checkout that we stand in, or of the one that
+    holds the package; a wheel brings the same files as ``fednb/results/<paper>``.
     """
+    here = Path.cwd()
     package = Path(__file__).parents[1]
-    for folder in (package.parent / "book" / "results", package / "results"):
-        found = folder / paper
-        if found.is_dir():
-            return found
-    raise FileNotFoundError(f"no records of {paper} beside or in {package}")
+    checkouts = (here, *here.parents, package.parent)
+    folders = [folder / "book" / "results" for folder in checkouts]
+    for folder in (*folders, package / "results"):
+        if (folder / paper).is_dir():
+            return folder / paper
+    raise FileNotFoundError(
+        f"no book/results/{paper} in {here} or above it, and no records of {paper} with "
+        f"the package in {package}"
+    )
 
 
 def read(paper: str, table: str, tasks: Iterable[Task], **how: Any) -> DataFrame:
