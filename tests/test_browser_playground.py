@@ -10,7 +10,7 @@ import pytest
 from .browser import browser_fixture  # noqa: F401
 from .test_browser_lab import answers, jupyterlab
 
-PATIENCE = 300  # seconds: the machine may be slow and busy
+PATIENCE = 600  # seconds: the machine may be slow and busy
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "book" / "playground.ipynb"
 

@@ -190,7 +190,7 @@ CHOICES = {  # each finds clusters in a way of its own, or none
 }
 EVENNESS = (0.05, 1.0, 100.0)
 RATES = (0.01, 0.1)
-CURVES = ("accuracy", "worst client", "agreement", "traffic")
+CURVES = ("accuracy", "worst client", "agreement")  # the traffic is told in words
 
 
 def played(settings: Settings) -> list[Arm]:
@@ -225,16 +225,12 @@ def tour() -> Explorer:
         elif picture == "similarity":
             drawing = similarity(chosen)
         else:
-            drawing = dict(zip(CURVES, curves(arms), strict=True))[picture]
-        if picture == "traffic":  # one scale for all methods
-            everybody = [arm(each, between, lr) for each in CHOICES.values()]
-            most = max(each.history.final["bytes"] for each in everybody)
-            drawing["ylim"] = [0, 1e-6 * most]
-        return [drawing, *(text(summary(one)) for one in arms)]
+            drawing = curves(arms)[CURVES.index(picture)]
+        return [drawing, *(text(_in_short(one)) for one in arms)]
 
     return explore(
         one_picture,
-        title="Twelve clients with digits: FedAvg beside a method of your choice",
+        title="FedAvg beside a method of your choice",
         alt="One picture of two runs: classes, curves, membership or similarity",
         labels={"between": "α₁ (small: groups differ)", "lr": "learning rate"},
         start={"method": "WeCFL", "lr": 0.1, "picture": "accuracy"},
@@ -242,6 +238,16 @@ def tour() -> Explorer:
         between=EVENNESS,
         lr=RATES,
         picture=["classes", *CURVES, "membership", "similarity"],
+    )
+
+
+def _in_short(arm: Arm) -> str:
+    """Some numbers about the last round, on one line of a phone."""
+    last = arm.history.final
+    worst = last["accuracy_worst"]
+    return (
+        f"{arm.name}: accuracy {last['accuracy']:.2f}, worst {worst:.2f}, "
+        f"{last['bytes'] / 1e6:.1f} MB"
     )
 
 
