@@ -1,4 +1,7 @@
-"""The playground in a real JupyterLab: choose, run, change a parameter, stop."""
+"""The playground in a real browser.
+
+In JupyterLab: choose, run, change a parameter, stop. In the built book: the tour.
+"""
 
 import re
 import time
@@ -7,7 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from .browser import browser_fixture  # noqa: F401
+from .browser import browser_fixture, chromium  # noqa: F401
+from .test_book import pages_fixture  # noqa: F401
 from .test_browser_lab import answers, jupyterlab
 
 PATIENCE = 600  # seconds: the machine may be slow and busy
@@ -198,3 +202,26 @@ def test_the_first_point_comes_soon_and_stop_acts_at_once(lab):
     lab.status("ready")
     print(f"at rest after {time.monotonic() - clock:.2f} s")
     assert not [e for e in lab.browser.errors() if "fednb" in e or "explore" in e]
+
+
+CHOICES = "return [...document.querySelectorAll('.fednb-explore .fx-choice input')]"
+
+
+def test_the_tour_works_from_a_file_and_fits_a_phone(pages):
+    """No kernel, no network, and each picture on one screen of 390 × 844."""
+    with chromium() as browser:
+        browser.resize(390, 844)
+        browser.open(pages / "playground.html")
+        browser.wait(lambda: browser.find(".fednb-explore .fx-svg"), "tour", PATIENCE)
+        names = browser.js(CHOICES + ".map((i) => i.value)")
+        assert {"IFCA", "GCFL", "classes", "accuracy", "membership"} <= set(names)
+        drawn = set()
+        for place in range(len(names)):
+            browser.js(CHOICES + "[arguments[0]].click()", place)
+            drawn.add(browser.find(".fednb-explore .fx-view").text)
+            assert browser.find(".fednb-explore").rect["height"] <= 844, names[place]
+        assert len(drawn) > len(names) // 2  # other choices, other pictures
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        assert not browser.errors()
+        asked = [url for url in browser.requests() if not url.startswith("file:")]
+        assert asked == []

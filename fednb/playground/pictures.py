@@ -31,7 +31,7 @@ def class_map(settings: Settings) -> dict:
     names = [str(k) for k in range(len(counts))]
     title = "Who holds what"
     if truth is not None:
-        title += f": {len(np.unique(truth))} hidden clusters, blocks of clients"
+        title += f": {len(np.unique(truth))} hidden clusters"
     return heatmap(
         counts.T,
         x=names,
