@@ -230,7 +230,7 @@ def tour() -> Explorer:
 
     return explore(
         one_picture,
-        title="FedAvg beside a method of your choice",
+        title="FedAvg beside a method you choose",
         alt="One picture of two runs: classes, curves, membership or similarity",
         labels={"between": "α₁ (small: groups differ)", "lr": "learning rate"},
         start={"method": "WeCFL", "lr": 0.1, "picture": "accuracy"},
