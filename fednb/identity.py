@@ -14,7 +14,8 @@ so that records of the earlier behaviour are not taken for new ones::
 
 Library functions go by their name alone, so that they can move between modules; a test
 holds that no two of them share a described name. Functions and classes from elsewhere
-go by module, name and a hash of their source. Arrays go by a hash of their bytes.
+go by module, name and a hash of their source, and of the classes, functions and plain
+values of their own module that they use. Arrays go by a hash of their bytes.
 """
 
 from __future__ import annotations
@@ -200,8 +201,58 @@ def _name(thing: Callable[..., Any]) -> str:
     return f"{module}.{name}{source}{mark}"
 
 
-@lru_cache(maxsize=1000)
 def _source(thing: Callable[..., Any]) -> str:
+    """Hash of a class or function and of what it uses; "" for one written in C."""
+    own = _own_source(thing)
+    used = [f"{name}={text}" for name, text in sorted(_used(thing).items())]
+    if not used:
+        return own
+    return hashlib.sha256("\n".join([own, *used]).encode()).hexdigest()[:12]
+
+
+def _used(thing: Callable[..., Any]) -> dict[str, str]:
+    """What a class or function uses of its own module, by name: bases, helpers, values.
+
+    Helpers of helpers count too. A function goes by the hash of its source.
+    """
+    found: dict[str, str] = {}
+    waiting: list[Any] = [thing]
+    while waiting:
+        for name, value in _named(waiting.pop()).items():
+            if name in found or value is thing:
+                continue
+            if isinstance(value, bool | int | float | str):
+                found[name] = repr(value)
+            elif getattr(value, "__module__", None) == thing.__module__ and (
+                inspect.isfunction(value) or isinstance(value, type)
+            ):
+                found[name] = _own_source(value)
+                waiting.append(value)
+    return found
+
+
+def _named(thing: Any) -> dict[str, Any]:
+    """Bases of a class, and the global variables that its functions name."""
+    named: dict[str, Any] = {}
+    parts = [thing]
+    if isinstance(thing, type):
+        parts = list(vars(thing).values())
+        named = {base.__qualname__: base for base in thing.__mro__[1:]}
+    for part in parts:
+        function = inspect.unwrap(getattr(part, "__func__", part))
+        if not inspect.isfunction(function):
+            continue
+        codes = [function.__code__]
+        for code in codes:  # grows by the functions inside
+            codes += [inner for inner in code.co_consts if inspect.iscode(inner)]
+            for name in code.co_names:
+                if name in function.__globals__:
+                    named[name] = function.__globals__[name]
+    return named
+
+
+@lru_cache(maxsize=1000)
+def _own_source(thing: Callable[..., Any]) -> str:
     """Hash of the source of a class or function; "" for one written in C."""
     try:
         text = inspect.getsource(thing)

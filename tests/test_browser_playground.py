@@ -1,4 +1,7 @@
-"""The playground in a real JupyterLab: choose, run, change a parameter, stop."""
+"""The playground in a real browser.
+
+In JupyterLab: choose, run, change a parameter, stop. In the built book: the tour.
+"""
 
 import re
 import time
@@ -7,9 +10,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from .browser import PATIENCE, browser_fixture  # noqa: F401
+from .browser import browser_fixture, chromium  # noqa: F401
+from .test_book import pages_fixture  # noqa: F401
 from .test_browser_lab import answers, jupyterlab
 
+PATIENCE = 600  # seconds: the machine may be slow and busy
 ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "book" / "playground.ipynb"
 
@@ -26,7 +31,7 @@ return row && row.querySelector(kind);
 """
 STATUS = """
 return [...document.querySelectorAll(".fednb-playground .widget-html-content")]
-  .map((e) => e.textContent.trim()).filter((s) => /^(ready|running|paused|stopped|finished|failed)/.test(s))
+  .map((e) => e.textContent.trim()).filter((s) => /^(ready|running|pausing|paused|stopped|finished|failed)/.test(s))
   .join(" ");
 """
 TITLES = """
@@ -51,11 +56,12 @@ def lab(browser, tmp_path_factory):
         browser.resize(1280, 1400)
         browser.open(f"{url}/lab/tree/playground.ipynb?reset")
         ready = "return window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
-        browser.wait(lambda: browser.js(ready), "the kernel")
+        browser.wait(lambda: browser.js(ready), "the kernel", PATIENCE)
         browser.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
         browser.wait(
             lambda: browser.find(".fednb-playground .fx-board .fx-svg"),
             "the panel and its first picture",
+            PATIENCE,
         )
         yield Panel(browser, folder)
 
@@ -67,13 +73,18 @@ class Panel:
         self.browser = browser
         self.folder = folder
 
+    def wait(self, condition, what):
+        """Wait until a condition holds, and return its value."""
+        return self.browser.wait(condition, what, PATIENCE)
+
     def find(self, kind, name):
-        return self.browser.wait(
-            lambda: self.browser.js(FIND, kind, name), f"{kind} {name}"
-        )
+        return self.wait(lambda: self.browser.js(FIND, kind, name), f"{kind} {name}")
 
     def press(self, name):
-        self.browser.js("arguments[0].click()", self.find("button", name))
+        """Click a button as soon as it can be clicked."""
+        button = self.find("button", name)
+        self.wait(lambda: not button.get_property("disabled"), f"{name} to be enabled")
+        self.browser.js("arguments[0].click()", button)
 
     def choose(self, label, option):
         from selenium.webdriver.support.ui import Select
@@ -86,61 +97,57 @@ class Panel:
         self.browser.js("arguments[0].focus(); arguments[0].textContent = ''", box)
         box.send_keys(f"{value}\n")
 
-    def status(self, word, seconds=PATIENCE):
-        return self.browser.wait(
-            lambda: (
-                self.browser.js(STATUS).startswith(word) and self.browser.js(STATUS)
-            ),
-            f"{word}; shown: {self.browser.js(STATUS)}",
-            seconds,
-        )
+    def status(self, word):
+        """Wait for a status that begins with a word, and return it."""
+
+        def shown():
+            status = self.browser.js(STATUS)
+            return status.startswith(word) and status
+
+        return self.wait(shown, f"{word}; shown: {self.browser.js(STATUS)}")
 
     def pictures(self):
         """Titles of the drawings on both boards."""
         return self.browser.js(TITLES)
 
     def says(self, words):
-        self.browser.wait(
+        self.wait(
             lambda: words in self.browser.js(TEXT),
             f"{words!r} in {self.browser.js(TEXT)[-600:]}",
         )
 
 
 def rounds_shown(status):
-    """Rounds done by each method: [10, 7] in ``paused · round 10, 7 of 300 · ...``."""
-    return [int(number) for number in re.findall(r"\d+(?=.* of )", status)]
+    """The rounds in ``paused · round 10, 7 of 300 · ...``: ``10, 7 of 300``."""
+    return re.search(r"round (.* of \d+)", status)[1]
 
 
 def test_the_class_map_follows_a_slider_at_once(lab):
     cells = ".fednb-playground .fx-board rect"
     before = len(lab.browser.all(cells))
     lab.type("clients", 8)
-    lab.browser.wait(
+    lab.wait(
         lambda: 0 < len(lab.browser.all(cells)) < before, "fewer clients on the map"
     )
     lab.type("clients", 20)
-    lab.browser.wait(lambda: len(lab.browser.all(cells)) == before, "all clients again")
+    lab.wait(lambda: len(lab.browser.all(cells)) == before, "all clients again")
 
 
 def test_a_law_that_does_not_fit_is_refused_in_a_sentence(lab):
-    lab.type("m, classes of a client", 9)
+    lab.type("classes/client, m", 9)
     lab.says("m = 9")
-    lab.type("m, classes of a client", 2)
-    lab.browser.wait(lambda: "m = 9" not in lab.browser.js(TEXT), "the sentence to go")
+    lab.type("classes/client, m", 2)
+    lab.wait(lambda: "m = 9" not in lab.browser.js(TEXT), "the sentence to go")
 
 
 def test_choose_run_change_and_stop(lab):
     lab.choose("method 2", "IFCA")
     lab.type("rounds", 300)
-    clock = time.monotonic()
+    lab.type("local epochs", 10)  # long enough: nothing below races against its end
     lab.press("Run")
-    lab.browser.wait(
-        lambda: "Accuracy, mean over clients" in lab.pictures(), "the first curve"
-    )
-    first_curve = time.monotonic() - clock
-    status = lab.status("running")
-    assert "of 300" in status
-    lab.browser.wait(
+    lab.wait(lambda: "Accuracy, mean over clients" in lab.pictures(), "the first curve")
+    assert "of 300" in lab.status("running")
+    lab.wait(
         lambda: "IFCA: membership over rounds" in lab.pictures(), "the second method"
     )
 
@@ -150,18 +157,13 @@ def test_choose_run_change_and_stop(lab):
 
     lab.press("Pause")
     paused = rounds_shown(lab.status("paused"))
-    time.sleep(1)
-    later = rounds_shown(lab.browser.js(STATUS))
-    # Each method may end the round whose clients had all trained when Pause came.
-    assert all(0 <= b - a <= 1 for a, b in zip(paused, later, strict=True))
+    time.sleep(1)  # if a thread were still at work, a round could end now
+    assert rounds_shown(lab.browser.js(STATUS)) == paused
     lab.press("Continue")
     lab.status("running")
 
-    clock = time.monotonic()
     lab.press("Stop")
     lab.status("stopped")
-    print(f"first curve {first_curve:.2f} s, stop {time.monotonic() - clock:.2f} s")
-
     lab.press("Save")
     lab.says("saved to my_runs")
     assert (lab.folder / "my_runs" / "playground.json").exists()
@@ -178,7 +180,48 @@ def test_an_error_is_shown_and_the_panel_goes_on(lab):
     lab.status("failed")
     lab.says("20 labels for 12 clients")
     lab.choose("method 1", "FedAvg")
+    lab.type("local epochs", 1)
     lab.type("rounds", 2)
     lab.press("Run")
     lab.status("finished")
+    lab.says("FedAvg, round 2: accuracy")
+
+
+def test_the_first_point_comes_soon_and_stop_acts_at_once(lab):
+    """Printed, not asserted: on a quiet machine 2 s and 1 s are the aims."""
+    lab.press("Reset")
+    lab.status("ready")
+    lab.type("clients", 20)
+    lab.type("rounds", 300)
+    clock = time.monotonic()
+    lab.press("Run")
+    lab.wait(lambda: "Accuracy, mean over clients" in lab.pictures(), "the first curve")
+    print(f"first point after {time.monotonic() - clock:.2f} s")
+    clock = time.monotonic()
+    lab.press("Reset")
+    lab.status("ready")
+    print(f"at rest after {time.monotonic() - clock:.2f} s")
     assert not [e for e in lab.browser.errors() if "fednb" in e or "explore" in e]
+
+
+CHOICES = "return [...document.querySelectorAll('.fednb-explore .fx-choice input')]"
+
+
+def test_the_tour_works_from_a_file_and_fits_a_phone(pages):
+    """No kernel, no network, and each picture on one screen of 390 × 844."""
+    with chromium() as browser:
+        browser.resize(390, 844)
+        browser.open(pages / "playground.html")
+        browser.wait(lambda: browser.find(".fednb-explore .fx-svg"), "tour", PATIENCE)
+        names = browser.js(CHOICES + ".map((i) => i.value)")
+        assert {"IFCA", "GCFL", "classes", "accuracy", "membership"} <= set(names)
+        drawn = set()
+        for place in range(len(names)):
+            browser.js(CHOICES + "[arguments[0]].click()", place)
+            drawn.add(browser.find(".fednb-explore .fx-view").text)
+            assert browser.find(".fednb-explore").rect["height"] <= 844, names[place]
+        assert len(drawn) > len(names) // 2  # other choices, other pictures
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        assert not browser.errors()
+        asked = [url for url in browser.requests() if not url.startswith("file:")]
+        assert asked == []

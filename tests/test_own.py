@@ -1,7 +1,9 @@
 """What a person brings along: data, methods and networks from outside the package."""
 
+import tomllib
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +15,10 @@ from fednb import backends, checks, data, methods, models, partition, store
 from fednb.experiment import Task, run, sweep
 from fednb.federation import Federation
 from fednb.identity import describe
+from fednb.papers import common
 from fednb.training import Local, one_blas_thread
 
+ROOT = Path(__file__).parents[1]
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = (X[:, 0] > 0).astype(int)
 USERS = np.arange(60) % 5
@@ -173,6 +177,90 @@ def test_a_changed_method_from_a_notebook_has_another_key():
     assert describe(typed()()) != describe(typed(what="None")())
     assert describe(typed(0.1)()) != describe(typed(0.2)())  # only a default changed
     assert describe(typed(0.1)()) != describe(typed(0.2)(0.1))
+
+
+HELPED = """
+from dataclasses import dataclass
+SHARE = {share}
+def deeper(x):
+    return {deeper}
+def helper(x):
+    return deeper(x) * SHARE
+class Base:
+    def twice(self, x):
+        return {twice}
+@dataclass(frozen=True)
+class Helped(Base):
+    def step(self, state, fed, t):
+        return [helper(x) for x in state]
+"""
+
+
+def helped(share=0.5, deeper="x", twice="2 * x"):
+    namespace = {"__name__": "__main__"}
+    exec(HELPED.format(share=share, deeper=deeper, twice=twice), namespace)
+    return describe(namespace["Helped"]())
+
+
+def test_a_changed_helper_constant_or_base_class_gives_another_key():
+    assert helped() == helped()
+    changed = [helped(share=0.6), helped(deeper="-x"), helped(twice="3 * x")]
+    assert len({helped(), *changed}) == 4
+
+
+def test_a_helper_that_is_defined_again_is_seen():
+    namespace = {"__name__": "__main__"}
+    exec(HELPED.format(share=1, deeper="x", twice="x"), namespace)
+    before = describe(namespace["Helped"]())
+    exec("def deeper(x): return x + 1", namespace)  # its cell was run again
+    assert describe(namespace["Helped"]()) != before
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            lambda s: s._replace(theta=s.theta[0]),
+            r"theta of shape \(23,\).*\(models, 23",
+        ),
+        (lambda s: s._replace(theta=s.theta[:, 1:]), r"theta of shape \(1, 22\)"),
+        (lambda s: s._replace(labels=s.labels[1:]), r"labels of shape \(4,\).*\(5,\)"),
+        (lambda s: s.theta, "Tensor: need theta and labels"),
+    ],
+)
+def test_a_step_that_returns_a_wrong_shape_is_told_so(state, words):
+    @dataclass(frozen=True)
+    class Wrong(methods.FedAvg):
+        def step(self, before, fed, t):
+            return state(super().step(before, fed, t))
+
+    with pytest.raises((ValueError, TypeError), match=f"Wrong returned {words}"):
+        run(Wrong(), task(make_data()).federation(), 1, progress=False)
+
+
+# --- records --------------------------------------------------------------------------
+
+
+def test_a_notebook_finds_the_records_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (common.results("wecfl") / "verdicts.json").exists()
+
+
+def test_an_installed_package_finds_the_records_that_the_wheel_brings(
+    tmp_path, monkeypatch
+):
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
+    ((source, target),) = wheel["force-include"].items()
+    assert (ROOT / source / "wecfl" / "verdicts.json").exists()
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "site-packages" / "fednb"
+    monkeypatch.setattr(common, "__file__", str(package / "papers" / "common.py"))
+    with pytest.raises(FileNotFoundError, match="no records of wecfl with the package"):
+        common.results("wecfl")
+    brought = package.parent / target / "wecfl"
+    brought.mkdir(parents=True)
+    assert common.results("wecfl") == brought
 
 
 # --- rules ----------------------------------------------------------------------------

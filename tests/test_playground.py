@@ -11,7 +11,17 @@ import torch
 
 from fednb import checks, data, methods, store, widgets
 from fednb.experiment import Task, run
-from fednb.methods import IFCA, OCFL, FedAvg, FedGWC, FixedClusters, WeCFL
+from fednb.methods import (
+    IFCA,
+    OCFL,
+    FedAvg,
+    FedGWC,
+    FedSoft,
+    FeSEM,
+    FixedClusters,
+    LocalOnly,
+    WeCFL,
+)
 from fednb.playground import (
     Form,
     Playground,
@@ -25,6 +35,7 @@ from fednb.playground import (
     settings,
 )
 
+PATIENCE = 300  # seconds: the machine may be slow and busy
 SMALL = Settings(clients=8, rounds=3, law_values={"clusters": 2, "n": 5, "m": 3})
 
 
@@ -42,11 +53,56 @@ def same_run(first, second):
     )
 
 
-def wait_for(condition, seconds=60):
+class Gate:
+    """Rounds begin only when the test lets them: no test depends on speed."""
+
+    def __init__(self):
+        self._begun = threading.Semaphore(0)
+        self._allowed = threading.Semaphore(0)
+
+    def enter(self):
+        self._begun.release()
+        self._allowed.acquire()
+
+    def let(self, rounds=1):
+        self._allowed.release(rounds)
+
+    def wait_until_begun(self, rounds=1):
+        """Wait until so many further rounds stand before the gate or have passed it."""
+        for _ in range(rounds):
+            assert self._begun.acquire(timeout=PATIENCE), "waited in vain"
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """The gate through which the rounds of FedAvg and IFCA pass."""
+    gate = Gate()
+
+    def gated(step):
+        def enter_and_step(self, state, fed, t):
+            gate.enter()
+            return step(self, state, fed, t)
+
+        return enter_and_step
+
+    monkeypatch.setattr(FedAvg, "step", gated(FedAvg.step))
+    monkeypatch.setattr(IFCA, "step", gated(IFCA.step))
+    yield gate
+    gate.let(10_000)  # no thread is left behind
+
+
+def wait_for(condition, seconds=PATIENCE):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
+
+
+def below(widget):
+    """A widget and all that it contains."""
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from below(child)
 
 
 # --- settings -------------------------------------------------------------------------
@@ -59,7 +115,7 @@ def wait_for(condition, seconds=60):
         replace(SMALL, methods=(IFCA(clusters=2), FedGWC.as_printed()), share=0.5),
         replace(SMALL, law="cluster_dirichlet",
                 law_values={"clusters": 2, "alphas": (0.1, 10.0)}, seed=3),
-        replace(SMALL, law="dirichlet", law_values={"alpha": 0.5}, samples=300),
+        replace(SMALL, law="dirichlet", law_values={"alpha": 0.5}, samples=300, steps=3),
         replace(SMALL, law="iid", law_values={}, model="cnn_bn", lr=0.1, epochs=2,
                 methods=(FixedClusters([0, 1] * 4), WeCFL(2), WeCFL(3))),
     ],
@@ -71,7 +127,7 @@ def test_the_code_does_the_same_bit_for_bit(chosen):
     """
     runs = Session()
     runs.run(chosen.tasks())
-    runs.join()
+    runs.join(PATIENCE)
     assert runs.state == "finished", runs.error
     namespace = {}
     exec(chosen.code(), namespace)
@@ -144,30 +200,10 @@ def test_names_are_short_and_distinct():
 
 
 @dataclass(frozen=True)
-class Slow(FedAvg):
-    """Rounds that take their time, client by client."""
-
-    def step(self, state, fed, t):
-        for _ in range(20):
-            fed.train(state.theta[0])
-            time.sleep(0.01)
-        return super().step(state, fed, t)
-
-
-@dataclass(frozen=True)
-class Fails(FedAvg):
+class Fails(LocalOnly):
     def step(self, state, fed, t):
         if t == 1:
             raise ValueError("no such round")
-        return super().step(state, fed, t)
-
-
-@dataclass(frozen=True)
-class Blocked(FedAvg):
-    """A kernel that nobody can interrupt."""
-
-    def step(self, state, fed, t):
-        time.sleep(1.5)
         return super().step(state, fed, t)
 
 
@@ -175,86 +211,117 @@ def tasks(method, rounds=200):
     return replace(SMALL, methods=(method,), rounds=rounds).tasks()
 
 
-def test_run_pause_continue_stop_reset():
+def test_run_pause_continue_stop_reset(gate):
     seen = []
     runs = Session(lambda: seen.append(runs.state))
     assert runs.state == "ready" and runs.progress == 0 and runs.seconds_left is None
-    runs.run(tasks(FedAvg()))
-    wait_for(lambda: runs.arms[0].rounds_done >= 2)
-    assert runs.state == "running" and 0 < runs.progress < 1
+    runs.run(tasks(FedAvg(), rounds=5))
+    gate.let(2)
+    gate.wait_until_begun(3)
+    assert runs.state == "running" and runs.progress == 2 / 5
     assert runs.seconds_left > 0
 
     runs.pause()
-    assert runs.state == "paused"
-    time.sleep(0.3)  # the client that is being trained comes to its end
-    done = runs.arms[0].rounds_done
+    assert runs.state == "pausing"  # the third round is under way
     spent = runs.seconds
-    time.sleep(0.3)
-    assert runs.arms[0].rounds_done == done and runs.seconds == spent
+    gate.let()
+    wait_for(lambda: runs.state == "paused")  # before its first client
+    assert runs.arms[0].rounds_done == 2 and runs.seconds == spent
 
-    runs.go_on()
-    wait_for(lambda: runs.arms[0].rounds_done > done)
+    runs.resume()
+    gate.wait_until_begun()
+    assert runs.arms[0].rounds_done == 3 and runs.state == "running"
     runs.stop()
     assert runs.state == "stopped"
-    runs.join(10)
+    gate.let()
+    runs.join(PATIENCE)
     assert not runs.alive
-    kept = runs.arms[0].rounds_done
-    assert 0 < kept < 200 and runs.error == ""
+    assert runs.arms[0].rounds_done == 3 and runs.error == ""
 
     runs.reset()
     assert runs.state == "ready" and runs.arms == []
-    assert {"running", "paused", "stopped", "ready"} <= set(seen)
+    assert set(seen) == {"running", "pausing", "paused", "stopped", "ready"}
 
 
-def test_a_paused_run_ends_with_the_bits_of_one_that_was_not():
+def test_a_pause_is_over_when_all_threads_wait_or_have_ended(gate):
+    runs = Session()
+    both = replace(SMALL, methods=(FedAvg(), LocalOnly()), rounds=1).tasks()
+    runs.run(both)
+    wait_for(lambda: runs.arms[1].ended)
+    gate.wait_until_begun()
+    runs.pause()
+    assert runs.state == "pausing"
+    gate.let()
+    wait_for(lambda: runs.state == "paused")
+    runs.resume()
+    runs.join(PATIENCE)
+    assert runs.state == "finished"
+
+
+def test_continue_works_while_pausing(gate):
+    runs = Session()
+    runs.run(tasks(FedAvg(), rounds=2))
+    gate.wait_until_begun()
+    runs.pause()
+    runs.resume()
+    assert runs.state == "running"
+    gate.let(2)
+    runs.join(PATIENCE)
+    assert runs.state == "finished" and runs.arms[0].rounds_done == 2
+
+
+def test_a_paused_run_ends_with_the_bits_of_one_that_was_not(gate):
     runs = Session()
     runs.run(tasks(IFCA(2), rounds=4))
+    gate.wait_until_begun()
     runs.pause()
-    time.sleep(0.05)
-    runs.go_on()
-    runs.join()
+    gate.let(8)
+    wait_for(lambda: runs.state == "paused")
+    runs.resume()
+    runs.join(PATIENCE)
     assert runs.state == "finished"
     (task,) = tasks(IFCA(2), rounds=4).values()
     alone = run(task.method, task.federation(), 4, progress=False)
     assert same_run(runs.arms[0].history, alone)
 
 
-def test_stop_and_pause_work_inside_a_round():
+def test_stop_works_inside_a_round(gate):
     runs = Session()
-    runs.run(tasks(Slow()))
-    time.sleep(0.2)  # in the first round
+    runs.run(tasks(FedAvg()))
+    gate.wait_until_begun()
     runs.pause()
-    time.sleep(0.2)
+    gate.let()
+    wait_for(lambda: runs.state == "paused")
     runs.stop()
-    runs.join(5)
+    runs.join(PATIENCE)
     assert not runs.alive and runs.arms[0].rounds_done == 0
 
 
-def test_stop_frees_the_session_though_a_thread_is_busy():
+def test_stop_frees_the_session_though_a_thread_is_busy(gate):
     runs = Session()
-    runs.run(tasks(Blocked()))
-    time.sleep(0.1)
-    clock = time.monotonic()
+    runs.run(tasks(FedAvg()))
+    gate.wait_until_begun()
     runs.stop()
     old = runs.arms[0]
-    runs.run(tasks(FedAvg(), rounds=2))
-    assert time.monotonic() - clock < 1
+    runs.run(tasks(LocalOnly(), rounds=2))
     wait_for(lambda: runs.state == "finished")
+    assert not old.ended  # nobody waited for it
+    gate.let()
     wait_for(lambda: old.ended)
     assert runs.state == "finished" and old not in runs.arms and old.rounds_done == 0
 
 
-def test_an_error_is_shown_and_stops_the_others():
+def test_an_error_is_shown_and_stops_the_others(gate):
     runs = Session()
-    both = replace(SMALL, methods=(Fails(), FedAvg()), rounds=200).tasks()
-    runs.run(both)
+    runs.run(replace(SMALL, methods=(Fails(), FedAvg()), rounds=200).tasks())
     wait_for(lambda: runs.state == "failed")
     assert runs.error == "Fails: ValueError: no such round"
     assert "no such round" in runs.arms[0].trace
-    runs.join(10)
-    assert not runs.alive and runs.arms[1].rounds_done < 200
-    runs.run(tasks(FedAvg(), rounds=1))
-    runs.join()
+    gate.let()
+    runs.join(PATIENCE)
+    assert not runs.alive and runs.arms[1].rounds_done == 0
+    runs.run(tasks(LocalOnly(), rounds=1))
+    runs.join(PATIENCE)
     assert runs.state == "finished" and runs.error == ""
 
 
@@ -267,14 +334,14 @@ def test_an_error_before_the_first_round_is_shown():
 
 @pytest.mark.parametrize(
     ("verb", "state"),
-    [("pause", "ready"), ("go_on", "ready"), ("stop", "ready")],
+    [("pause", "ready"), ("resume", "ready"), ("stop", "ready")],
 )
 def test_what_does_not_fit_the_state_is_refused(verb, state):
     with pytest.raises(ValueError, match=f"the session is {state}, need"):
         getattr(Session(), verb)()
 
 
-def test_no_second_run_while_one_is_on():
+def test_no_second_run_while_one_is_on(gate):
     runs = Session()
     with pytest.raises(ValueError, match="no method"):
         runs.run({})
@@ -282,7 +349,9 @@ def test_no_second_run_while_one_is_on():
     with pytest.raises(ValueError, match="the session is running"):
         runs.run(tasks(FedAvg()))
     runs.reset()
-    runs.join(10)
+    gate.let()
+    runs.join(PATIENCE)
+    assert not runs.alive
 
 
 def test_a_failing_client_is_named_as_ever():
@@ -296,33 +365,41 @@ def test_a_failing_client_is_named_as_ever():
 # --- records --------------------------------------------------------------------------
 
 
-def test_a_stopped_run_is_a_record_of_the_rounds_it_did(tmp_path):
-    panel = Playground(replace(SMALL, rounds=300, methods=(FedAvg(), WeCFL(2))))
+def test_a_paused_run_is_a_record_of_the_rounds_it_did(gate, tmp_path):
+    panel = Playground(replace(SMALL, rounds=300, methods=(FedAvg(),)))
     with pytest.raises(ValueError, match="press Run first"):
         panel.save(tmp_path)
     panel.session.run(panel.settings().tasks())
-    wait_for(lambda: all(arm.rounds_done >= 2 for arm in panel.session.arms))
-    panel.session.stop()
-    panel.session.join(10)
+    (arm,) = panel.session.arms
+    with pytest.raises(ValueError, match="no round is done yet"):
+        panel.save(tmp_path)
+    gate.let(3)
+    gate.wait_until_begun(4)
+    panel.session.pause()
+    gate.let()
+    wait_for(lambda: panel.session.state == "paused")
     path = panel.save(tmp_path / "new" / "folder")
+    panel.session.stop()
+    panel.session.join(PATIENCE)
     assert path == tmp_path / "new" / "folder" / "playground.json"
-    records = {record["method"]: record for record in store.read(path)}
-    for arm in panel.session.arms:
-        task = replace(arm.task, rounds=arm.rounds_done)
-        record = records[task.spec()["method"]]
-        assert record["key"] == task.key
-        again = run(task.method, task.federation(), task.rounds, progress=False)
-        wanted = store.plain(store.jsonable(again.final["accuracy"]))
-        assert record["metrics"]["final"]["accuracy"] == wanted
-        assert len(record["metrics"]["curves"]["accuracy"]) == task.rounds
+    (record,) = store.read(path)
+    gate.let(3)
+    task = replace(arm.task, rounds=3)
+    again = run(task.method, task.federation(), task.rounds, progress=False)
+    wanted = store.plain(store.jsonable(again.final["accuracy"]))
+    assert record["key"] == task.key
+    assert record["metrics"]["final"]["accuracy"] == wanted
+    assert len(record["metrics"]["curves"]["accuracy"]) == 3
+    for count in ("bytes", "client_updates"):
+        assert record[count] == again.final[count]  # not of the fourth round
     panel.save(tmp_path / "new" / "folder")
-    assert len(store.read(path)) == 2  # saved twice, kept once
+    assert len(store.read(path)) == 1  # saved twice, kept once
 
 
 def test_a_folder_must_be_named(tmp_path):
     panel = Playground(SMALL)
     panel.session.run(panel.settings().tasks())
-    panel.session.join()
+    panel.session.join(PATIENCE)
     with pytest.raises(ValueError, match="name a folder"):
         panel.save("  ")
 
@@ -351,9 +428,8 @@ def test_a_form_holds_every_method_and_its_presets(cls):
                 widget,
                 ipywidgets.IntSlider
                 | ipywidgets.FloatSlider
-                | ipywidgets.BoundedFloatText
-                | ipywidgets.Combobox,
-            )
+                | ipywidgets.FloatLogSlider,
+            ) or rule.holds(np.inf)
     for name in forms.presets(cls):
         form.preset(name)
         assert form.value() == getattr(cls, name)()
@@ -371,8 +447,10 @@ def test_every_choice_and_both_ends_of_every_slider_are_accepted(cls):
                 option[1] if isinstance(option, tuple) else option
                 for option in widget.options
             ]
-        elif isinstance(widget, ipywidgets.IntSlider):
+        elif isinstance(widget, ipywidgets.IntSlider | ipywidgets.FloatSlider):
             offered = [widget.min, widget.max]
+        elif isinstance(widget, ipywidgets.FloatLogSlider):
+            offered = [10**widget.min, 10**widget.max]
         elif isinstance(widget, ipywidgets.Checkbox):
             offered = [True, False]
         for value in offered:
@@ -384,11 +462,23 @@ def test_a_form_is_made_of_the_right_widgets():
     kinds = {name: type(widget).__name__ for name, widget in form.widgets.items()}
     assert "sampled" not in kinds
     assert kinds["retry"] == "Dropdown" and kinds["n_max"] == "IntSlider"
-    assert kinds["chance"] == "FloatSlider" and kinds["eps"] == "BoundedFloatText"
+    assert kinds["chance"] == "FloatSlider" and kinds["eps"] == "FloatSlider"
+    assert kinds["beta"] == "FloatLogSlider"  # zero is excluded
     assert kinds["normalise"] == "Checkbox" and kinds["alpha"] == "Combobox"
     names = [name for name, _ in form.widgets["aggregator"].options]
     assert "FedAvg" in names and "IFCA" not in names  # the class's own rule decides
-    assert "smaller cluster" in form.widgets["k_min"].tooltip  # from the source
+    notes = [html.value for html in below(form.view) if type(html) is ipywidgets.HTML]
+    assert any("smaller cluster" in note for note in notes)  # from the source
+    assert forms.field_notes(FeSEM)["settle"] == forms.field_notes(WeCFL)["settle"]
+
+
+def test_a_slider_adds_no_digits_of_its_own():
+    form = Form(FedSoft())
+    form.widgets["smoother"].value = 0.05000345
+    assert form.value().smoother == 0.05
+    exact = FedSoft(smoother=1 / 3)
+    form.set(exact)
+    assert form.value() == exact
 
 
 def test_text_boxes_read_words_numbers_and_none():
@@ -439,18 +529,19 @@ def test_the_board_shows_all_that_was_promised():
         assert words in titles
     for name in ("FedAvg", "IFCA", "FedGWC"):
         assert f"{name}: membership over rounds" in titles
-        assert f"{name}: how alike two clients look" in titles
+    assert "IFCA: how alike two clients look" in titles
+    assert "FedGWC: what it clusters on" in titles
     assert sum(panel["kind"] == "text" for panel in board) == 3
     assert pictures.board([]) == []
 
 
 def test_what_a_method_clusters_on_is_shown():
     fedavg, fedgwc = played(replace(SMALL, methods=(FedAvg(), FedGWC()), rounds=2))
-    matrix, what = pictures.pairs(fedgwc)
-    assert what == "P, kept by FedGWC"
+    matrix, name = pictures.pairs(fedgwc)
+    assert name == "P"
     assert np.array_equal(matrix, fedgwc.history.state.P.numpy())
-    cosines, what = pictures.pairs(fedavg)
-    assert what == "cosine of the last updates"
+    cosines, name = pictures.pairs(fedavg)
+    assert name == ""
     assert np.allclose(np.diag(cosines), 1, atol=1e-5) and (abs(cosines) < 1.001).all()
 
 
@@ -480,7 +571,7 @@ def panel():
     made = Playground(replace(SMALL, rounds=300, methods=(FedAvg(),)))
     yield made
     made.session.reset()
-    made.session.join(10)
+    made.session.join(PATIENCE)
 
 
 def test_the_panel_opens_on_its_settings(panel):
@@ -499,23 +590,29 @@ def test_the_map_follows_the_sliders_at_once(panel):
     assert alpha == "alpha" and "hidden" not in panel.map.panels[0]["title"]
 
 
-def test_the_buttons_do_what_they_say(panel):
+def test_the_buttons_do_what_they_say(panel, gate):
     panel.run_button.click()
-    wait_for(lambda: panel.session.arms and panel.session.arms[0].rounds_done)
+    assert panel.run_button.disabled and not panel.stop_button.disabled
+    gate.let(2)
+    gate.wait_until_begun(3)
     wait_for(lambda: len(panel.board.panels) > 4)
-    wait_for(lambda: panel.run_button.disabled and not panel.stop_button.disabled)
-    assert "running · round" in panel.status.value and "left" in panel.status.value
+    wait_for(lambda: "running · round 2 of 300" in panel.status.value)
+    assert "left" in panel.status.value
     panel.pause_button.click()
-    wait_for(lambda: panel.pause_button.description == "Continue")
+    assert panel.status.value.startswith("pausing")
+    assert panel.pause_button.description == "Continue"
+    gate.let()
+    wait_for(lambda: panel.status.value.startswith("paused · round 2 of 300"))
     panel.pause_button.click()
-    wait_for(lambda: panel.session.state == "running")
+    assert panel.session.state == "running"
+    assert panel.pause_button.description == "Pause"
     panel.stop_button.click()
-    assert panel.session.state == "stopped"
-    wait_for(lambda: not panel.run_button.disabled)
+    assert panel.session.state == "stopped" and not panel.run_button.disabled
     panel.code_button.click()
     assert "methods.FedAvg()" in panel.code_view.value
     panel.reset_button.click()
-    wait_for(lambda: panel.status.value == "ready" and panel.board.panels == [])
+    assert panel.status.value == "ready"
+    wait_for(lambda: panel.board.panels == [])
     wait_for(lambda: threads("playground painter") == [])
 
 
@@ -555,7 +652,9 @@ def test_another_data_set_brings_its_own_limits(panel, monkeypatch):
     assert panel.settings().samples is None and panel.error.value == ""
 
 
-def test_a_picture_that_fails_is_told_and_the_painter_lives_on(panel, monkeypatch):
+def test_a_picture_that_fails_is_told_and_the_painter_lives_on(
+    panel, gate, monkeypatch
+):
     def fail(arms):
         raise RuntimeError("no ink")
 
@@ -563,6 +662,7 @@ def test_a_picture_that_fails_is_told_and_the_painter_lives_on(panel, monkeypatc
         patch.setattr("fednb.playground.panel.board", fail)
         panel.run_button.click()
         wait_for(lambda: "the picture failed: no ink" in panel.error.value)
+    gate.let()
     wait_for(lambda: len(panel.board.panels) > 4)
 
 
@@ -598,11 +698,6 @@ def test_a_page_without_a_kernel_is_told_what_stands_here(panel):
 
 
 def test_no_output_widget_is_used(panel):
-    def below(widget):
-        yield widget
-        for child in getattr(widget, "children", ()):
-            yield from below(child)
-
     everything = list(below(panel.view))
     assert not any(isinstance(widget, ipywidgets.Output) for widget in everything)
     assert sum(isinstance(widget, widgets.Board) for widget in everything) == 2
@@ -627,7 +722,7 @@ def test_a_board_that_was_busy_is_drawn_in_the_end(panel):
     panel.board.show(widgets.text("new"))  # and the browser takes its time
     panel.rounds.value = 1
     panel.run_button.click()
-    panel.session.join()
+    panel.session.join(PATIENCE)
     panel.board.drawn = panel.board.number
     wait_for(lambda: len(panel.board.panels) > 4)
 

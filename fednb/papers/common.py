@@ -23,17 +23,21 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for eac
 
 
 def results(paper: str) -> Path:
-    """The folder of a paper's committed records, from wherever in the project we
-    are.
+    """The folder of a paper's committed records, from wherever it is called.
+
+    It is ``book/results/<paper>`` of the checkout that we stand in, or of the one that
+    holds the package; a wheel brings the same files as ``fednb/results/<paper>``.
     """
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        found = folder / "book" / "results" / paper
-        if found.is_dir():
-            return found
+    package = Path(__file__).parents[1]
+    checkouts = (here, *here.parents, package.parent)
+    folders = [folder / "book" / "results" for folder in checkouts]
+    for folder in (*folders, package / "results"):
+        if (folder / paper).is_dir():
+            return folder / paper
     raise FileNotFoundError(
-        f"no book/results/{paper} in {here} or above it: start from a checkout of the "
-        "project, which has the records"
+        f"no book/results/{paper} in {here} or above it, and no records of {paper} with "
+        f"the package in {package}"
     )
 
 

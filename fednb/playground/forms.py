@@ -1,13 +1,15 @@
 """Widgets made from a dataclass: a form offers what the class accepts, no more.
 
 The rules are those that the class itself checks (``checks.rules``): numbers become
-sliders or bounded boxes, choices drop-downs, flags check boxes. What no widget can
-bound is a text box, whose text is read as a Python literal and checked by the class.
+sliders, choices drop-downs, flags check boxes. What no slider can hold, such as
+"None or an integer", is a text box, whose text is read as a Python literal and checked
+by the class. Under each field stands the comment that the source has beside it.
 """
 
 from __future__ import annotations
 
 import ast
+import html
 import inspect
 import math
 import textwrap
@@ -20,7 +22,11 @@ import ipywidgets as w
 from .. import checks, methods
 
 PRESETS = ("as_printed", "as_released", "corrected")
-WIDE = {"description_width": "150px"}
+WIDE = {"description_width": "130px"}
+SMALL = (
+    "font-size:12px;line-height:1.3;color:var(--jp-ui-font-color2,#59636e);"
+    "padding:0 0 6px 8px"
+)
 ANYTHING = checks.Rule(lambda value: True, "")  # of a field that nobody checks
 
 
@@ -34,6 +40,7 @@ class Form:
     ``form.value()`` builds an instance of what the widgets say, or raises the class's
     own sentence. ``form.set(instance)`` turns the widgets. ``on_change`` is called
     after each change by hand; fields in ``without`` keep the value they have.
+    ``form.view`` shows all widgets with their notes.
     """
 
     def __init__(
@@ -53,13 +60,21 @@ class Form:
                 continue
             own = getattr(instance, one.name)
             widget = widget_for(one.name, own, rules.get(one.name))
-            widget.tooltip = notes.get(one.name, "") or widget.tooltip
             widget.observe(self._changed, "value")
             self.widgets[one.name] = widget
+        self.view = w.VBox(
+            [row(widget, notes.get(name, "")) for name, widget in self.widgets.items()]
+        )
 
     def value(self) -> Any:
         """The instance that the widgets describe."""
-        given = {name: read(widget) for name, widget in self.widgets.items()}
+        given = {}
+        for name, widget in self.widgets.items():
+            own = getattr(self._instance, name)
+            shown = read(widget)
+            if isinstance(shown, float) and shown != own:
+                shown = three_digits(shown)
+            given[name] = shown
         return replace(self._instance, **given)
 
     def set(self, instance: Any) -> None:
@@ -95,15 +110,23 @@ def preset(cls: type, name: str) -> Any:
 
 
 def field_notes(cls: type) -> dict[str, str]:
-    """What the source says beside each field, from the comments of the class.
+    """What the source says beside each field, from the comments of class and bases.
 
     A comment stands behind the field, or on the lines above it.
     """
+    notes: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found = _notes_in_source(base, {one.name for one in fields(cls)})
+        notes |= {name: note for name, note in found.items() if note}
+    return notes
+
+
+def _notes_in_source(cls: type, names: set[str]) -> dict[str, str]:
+    """The comments beside these fields in the source of one class."""
     try:
         lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
     except (OSError, TypeError):  # typed in at a prompt
         return {}
-    names = {one.name for one in fields(cls)}
     notes: dict[str, str] = {}
     above: list[str] = []
     for line in lines:
@@ -122,30 +145,45 @@ def field_notes(cls: type) -> dict[str, str]:
 # --- one field ------------------------------------------------------------------------
 
 
+def row(widget: w.Widget, note: str) -> w.Widget:
+    """A field's widget with a note below it; a text box says what it accepts."""
+    if not note and isinstance(widget, w.Combobox):
+        note = widget.placeholder
+    if not note:
+        return widget
+    words = html.escape(note.replace("``", ""))
+    return w.VBox([widget, w.HTML(f'<div style="{SMALL}">{words}</div>')])
+
+
+def three_digits(value: float) -> float:
+    """A slider's number without the digits that its arithmetic adds."""
+    return float(f"{value:.3g}")
+
+
 def widget_for(name: str, value: Any, rule: checks.Rule | None) -> w.Widget:
     """The widget of a field with this value and rule."""
     look = {"description": name.replace("_", " "), "style": WIDE}
-    look["layout"] = w.Layout(width="340px", max_width="100%")
+    look["layout"] = w.Layout(width="auto")
     if rule is None:
         rule = ANYTHING
     kind = rule.kind
     if kind == "flag":
-        found: w.Widget = w.Checkbox(value=value, indent=True, **look)
-    elif kind == "choice":
-        found = w.Dropdown(options=list(rule.options), value=value, **look)
-    elif kind == "integer":
-        found = _integer(value, rule, look)
-    elif kind == "number" and not math.isinf(value):
-        found = _number(value, rule, look)
-    elif type(value) in methods.ALL:
-        found = _method(value, rule, look)
-    else:
-        options = [repr(option) for option in _options(rule)]
-        look["placeholder"] = rule.need
-        found = w.Combobox(value=repr(value), options=options, **look)
-        found.continuous_update = False
-    found.tooltip = rule.need
-    return found
+        return w.Checkbox(value=value, indent=True, **look)
+    if kind == "choice":
+        return w.Dropdown(options=list(rule.options), value=value, **look)
+    if kind == "integer":
+        return _integer(value, rule, look)
+    if kind == "number" and rule.least is not None and not rule.holds(math.inf):
+        return _number(value, rule, look)
+    if type(value) in methods.ALL:
+        return _method(value, rule, look)
+    return w.Combobox(
+        value=repr(value),
+        options=[repr(option) for option in _options(rule)],
+        placeholder=rule.need,
+        continuous_update=False,
+        **look,
+    )
 
 
 def _integer(value: int, rule: checks.Rule, look: dict) -> w.Widget:
@@ -157,22 +195,33 @@ def _integer(value: int, rule: checks.Rule, look: dict) -> w.Widget:
 
 
 def _number(value: float, rule: checks.Rule, look: dict) -> w.Widget:
-    """A slider between two bounds; a box where a bound is missing."""
-    if rule.least is not None and rule.most is not None:
-        return w.FloatSlider(
+    """A slider that moves by factors where zero is excluded, else by equal steps.
+
+    Where the class sets no upper bound, the slider ends at a multiple of the value.
+    """
+    look = {"continuous_update": False, "readout_format": ".3g", **look}
+    least: Any = rule.least
+    if least == 0 and not rule.holds(0.0):
+        most = 1000 * value if rule.most is None else rule.most
+        return w.FloatLogSlider(
             value=value,
-            min=rule.least,
-            max=rule.most,
-            step=(rule.most - rule.least) / 1000,
-            readout_format=".3g",
-            continuous_update=False,
+            min=math.log10(value / 1000),
+            max=math.log10(most),
+            step=0.001,
             **look,
         )
-    least = -1e12 if rule.least is None else rule.least
-    most = 1e12 if rule.most is None else rule.most
-    return w.BoundedFloatText(
-        value=value, min=least, max=most, step=None, continuous_update=False, **look
-    )
+    if rule.most is not None:
+        most = rule.most
+    elif value > least:
+        most = 4 * value
+    else:
+        most = least + 1
+    step = (most - least) / 1000
+    if not rule.holds(least):
+        least += step
+    if not rule.holds(most):
+        most -= step
+    return w.FloatSlider(value=value, min=least, max=most, step=step, **look)
 
 
 def _method(value: Any, rule: checks.Rule, look: dict) -> w.Widget:
@@ -220,6 +269,10 @@ def show(widget: w.Widget, value: Any) -> None:
     if isinstance(widget, w.Combobox):
         widget.value = repr(value)
         return
-    if isinstance(widget, w.IntSlider | w.FloatSlider) and value > widget.max:
-        widget.max = value
+    if isinstance(widget, w.FloatLogSlider):
+        widget.min = min(widget.min, math.log10(value))
+        widget.max = max(widget.max, math.log10(value))
+    elif isinstance(widget, w.IntSlider | w.FloatSlider):
+        widget.min = min(widget.min, value)
+        widget.max = max(widget.max, value)
     widget.value = value

@@ -18,7 +18,7 @@ import ipywidgets as w
 
 from .. import data, methods, store
 from ..widgets import Board
-from .forms import Form, presets
+from .forms import SMALL, WIDE, Form, presets, three_digits
 from .pictures import board, class_map
 from .session import Session
 from .settings import (
@@ -34,7 +34,16 @@ REFRESH = 0.4  # seconds between two pictures
 START_SAMPLES = 2000  # of a large data set, so that a round stays short
 NONE = "(none)"
 TABLE = "playground.json"
-WIDE = {"description_width": "150px"}
+COLUMNS = {  # up to three side by side, one on a narrow screen
+    "grid_template_columns": "repeat(auto-fit, minmax(min(100%, 310px), 1fr))",
+    "grid_gap": "4px 24px",
+    "width": "100%",
+}
+PRESET_NOTES = {
+    "as_printed": "all fields as the paper's text says",
+    "as_released": "all fields as the authors' released code has them",
+    "corrected": "all fields as we would set them, errors that we found mended",
+}
 STATIC = (  # colours of its own: a page may paint a light box behind it in the dark
     '<div style="background:#eef4fa;color:#1f2328;border-left:4px solid #0072b2;'
     'padding:0.6rem 0.9rem">Here stands the playground, which needs a kernel. Open '
@@ -55,6 +64,7 @@ class Playground:
         self.session = Session(self._something_new)
         self._news = threading.Event()
         self._painter_lock = threading.Lock()
+        self._status_lock = threading.Lock()
         self._painter: threading.Thread | None = None
         self._up_to_date = True  # whether the last picture was sent
         self._quiet = True  # while widgets are being set by the program
@@ -90,6 +100,7 @@ class Playground:
             model=self.model.value,
             share=_short(self.share.value),
             epochs=self.epochs.value,
+            steps=self.steps.value or None,
             lr=_short(self.lr.value),
             batch_size=self.batch_size.value,
             rounds=self.rounds.value,
@@ -141,12 +152,13 @@ class Playground:
         self.model = _dropdown("network", names, start.model)
         self.share = _slider("share sampled", start.share, 0.05, 1.0)
         self.epochs = _slider("local epochs", start.epochs, 1, 10)
+        self.steps = _slider("steps (0: epochs)", start.steps or 0, 0, 100)
         self.batch_size = _slider("batch size", start.batch_size, 4, 128)
         self.lr = _knob_slider(Knob("learning rate", start.lr, 1e-4, 1, log=True))
         self.rounds = _slider("rounds", start.rounds, 1, 300)
         self.dataset.observe(self._dataset_changed, "value")
         dealt = (self.samples, self.clients, self.seed)
-        rest = (self.model, self.share, self.epochs, self.batch_size)
+        rest = (self.model, self.share, self.epochs, self.steps, self.batch_size)
         for widget in (*dealt, *rest, self.lr, self.rounds):
             widget.observe(self._settings_changed, "value")
 
@@ -179,26 +191,30 @@ class Playground:
         self.board = Board()
 
     def _arrange(self) -> w.Widget:
-        wrap = w.Layout(flex_flow="row wrap", display="flex", align_items="flex-start")
+        wrap = w.Layout(flex_flow="row wrap", display="flex", align_items="center")
         federation = w.VBox(
             [_head("The clients"), self.dataset, self.samples, self.clients]
             + [self.law, self._knobs, self.seed]
         )
         training = w.VBox(
-            [_head("A round"), self.model, self.share, self.epochs, self.batch_size]
-            + [self.lr, self.rounds]
+            [_head("A round"), self.model, self.share, self.epochs, self.steps]
+            + [self.batch_size, self.lr, self.rounds]
         )
-        chosen = w.VBox([_head("The methods"), *(slot.view for slot in self.slots)])
-        picture = w.VBox([self.map_error, self.map], layout=w.Layout(width="100%"))
+        picture = w.VBox([self.map_error, self.map])
         buttons = w.Box(
             [self.run_button, self.pause_button, self.stop_button, self.reset_button]
             + [self.code_button, self.save_button, self.folder],
             layout=wrap,
         )
-        told = w.Box([self.bar, self.status], layout=wrap)
         view = w.VBox(
-            [w.Box([federation, training, chosen], layout=wrap), picture, buttons]
-            + [told, self.error, self.code_view, self.board]
+            [
+                w.GridBox([federation, training, picture], layout=w.Layout(**COLUMNS)),
+                _head("The methods"),
+                w.GridBox([s.view for s in self.slots], layout=w.Layout(**COLUMNS)),
+                buttons,
+                w.Box([self.bar, self.status], layout=wrap),
+            ]
+            + [self.error, self.code_view, self.board]
         )
         view.add_class("fednb-playground")
         return view
@@ -253,8 +269,8 @@ class Playground:
         self._guarded(lambda: self.session.run(self.settings().tasks()))
 
     def _pause(self, _: Any = None) -> None:
-        if self.session.state == "paused":
-            self._guarded(self.session.go_on)
+        if self.session.state in ("pausing", "paused"):
+            self._guarded(self.session.resume)
         else:
             self._guarded(self.session.pause)
 
@@ -289,7 +305,7 @@ class Playground:
         except Exception as error:
             self.error.value = _alarm(str(error) or type(error).__name__)
         if not self._quiet:
-            self._tell()
+            self._show_status()
 
     # --- drawing ----------------------------------------------------------------------
 
@@ -314,34 +330,35 @@ class Playground:
                 self.error.value = _alarm(f"the picture failed: {error}")
             time.sleep(REFRESH)
             with self._painter_lock:
-                over = self.session.state not in ("running", "paused")
-                if over and self._up_to_date and not self._news.is_set():
+                more_to_come = self.session.active or self._news.is_set()
+                if self._up_to_date and not more_to_come:
                     self._painter = None
                     return
 
     def refresh(self) -> None:
         """Bring buttons, progress and pictures up to date."""
-        self._tell()
+        self._show_status()
         if self.session.error:
             self.error.value = _alarm(self.session.error)
         self._up_to_date = not self.board.busy
         if self._up_to_date:  # else the browser would fall behind
             self.board.show(*board(self.session.arms))
 
-    def _tell(self) -> None:
-        """Bring buttons, progress bar and status up to date."""
-        session = self.session
-        state = session.state
-        running = state == "running"
-        paused = state == "paused"
-        self.run_button.disabled = running or paused
-        self.pause_button.disabled = not (running or paused)
-        self.pause_button.description = "Continue" if paused else "Pause"
-        self.pause_button.icon = "play" if paused else "pause"
-        self.stop_button.disabled = not (running or paused)
-        self.save_button.disabled = not session.arms
-        self.bar.value = session.progress
-        self.status.value = html.escape(_status(session) + self._note)
+    def _show_status(self) -> None:
+        """Bring buttons, progress bar and status up to date, one thread at a time."""
+        with self._status_lock:
+            session = self.session
+            status = _status(session) + self._note
+            active = session.active
+            paused = status.startswith(("pausing", "paused"))
+            self.run_button.disabled = active
+            self.pause_button.disabled = not active
+            self.pause_button.description = "Continue" if paused else "Pause"
+            self.pause_button.icon = "play" if paused else "pause"
+            self.stop_button.disabled = not active
+            self.save_button.disabled = not session.arms
+            self.bar.value = session.progress
+            self.status.value = html.escape(status)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live panel, and for a page without a kernel a note."""
@@ -372,12 +389,10 @@ class Slot:
             names = [NONE, *names]
         name = NONE if method is None else type(method).__name__
         self.name = _dropdown(f"method {number + 1}", names, name)
-        self.presets = w.HBox()
-        self._fields = w.VBox()
-        self._fold = w.Accordion([self._fields], titles=("parameters",))
-        self._fold.layout.width = "380px"
-        self._fold.layout.max_width = "100%"
-        self.view = w.VBox([self.name, self.presets, self._fold])
+        self.idea = w.HTML()
+        self.presets = w.Box(layout=w.Layout(flex_flow="row wrap"))
+        self._fold = w.Accordion([w.VBox()], titles=("parameters",))
+        self.view = w.VBox([self.name, self.idea, self.presets, self._fold])
         self._build(method)
         self.name.observe(self._name_changed, "value")
 
@@ -393,25 +408,39 @@ class Slot:
         return cls(self._hidden_clusters()) if cls is methods.FixedClusters else cls()
 
     def _build(self, method: Any | None) -> None:
+        """Show a method: its idea in a sentence, its presets, its fields."""
         self.form = None
-        self._fields.children = ()
+        self.idea.value = ""
         self.presets.children = ()
+        self._fold.children = (w.VBox(),)
         self._fold.layout.display = "none"
         if method is None:
             return
-        self.form = Form(method, on_change=self._on_change)
-        self._fields.children = tuple(self.form.widgets.values())
+        form = Form(method, on_change=self._on_change)
+        self.form = form
+        self.idea.value = f'<div style="{SMALL}">{html.escape(_idea(method))}</div>'
         self.presets.children = tuple(
-            _button(name.replace("_", " "), lambda _, name=name: self.form.preset(name))
+            _button(
+                name.replace("_", " "),
+                lambda _, name=name: form.preset(name),
+                tooltip=PRESET_NOTES[name],
+            )
             for name in presets(type(method))
         )
-        if self._fields.children:
+        if form.widgets:
+            self._fold.children = (form.view,)
             self._fold.layout.display = None
+
+
+def _idea(method: Any) -> str:
+    """What a method does, in the first sentence of its class's docstring."""
+    first = (type(method).__doc__ or "").strip().partition("\n\n")[0]
+    return " ".join(first.replace("``", "").split())
 
 
 def _short(value: float) -> float:
     """A slider's number with three digits; integers as they are."""
-    return value if isinstance(value, int) else float(f"{value:.3g}")
+    return value if isinstance(value, int) else three_digits(value)
 
 
 def _status(session: Session) -> str:
@@ -435,11 +464,14 @@ def _head(words: str) -> w.HTML:
     return w.HTML(f"<b>{html.escape(words)}</b>")
 
 
-def _button(label: str, act: Any, icon: str = "", style: str = "") -> w.Button:
+def _button(
+    label: str, act: Any, icon: str = "", style: str = "", tooltip: str = ""
+) -> w.Button:
     button = w.Button(
         description=label,
         icon=icon,
         button_style=style,
+        tooltip=tooltip,
         layout=w.Layout(width="auto"),
     )
     button.on_click(act)
@@ -452,7 +484,7 @@ def _dropdown(label: str, options: Any, value: Any) -> w.Dropdown:
         options=options,
         value=value,
         style=WIDE,
-        layout=w.Layout(width="380px", max_width="100%"),
+        layout=w.Layout(width="auto"),
     )
 
 
@@ -461,7 +493,7 @@ def _slider(label: str, value: float, least: float, most: float) -> w.Widget:
     look = {
         "description": label,
         "style": WIDE,
-        "layout": w.Layout(width="380px", max_width="100%"),
+        "layout": w.Layout(width="auto"),
     }
     if isinstance(least, int):
         return w.IntSlider(value, least, most, **look)
@@ -479,5 +511,5 @@ def _knob_slider(knob: Knob) -> w.Widget:
         description=knob.label,
         readout_format=".3g",
         style=WIDE,
-        layout=w.Layout(width="380px", max_width="100%"),
+        layout=w.Layout(width="auto"),
     )

@@ -31,7 +31,7 @@ def class_map(settings: Settings) -> dict:
     names = [str(k) for k in range(len(counts))]
     title = "Who holds what"
     if truth is not None:
-        title += f": {len(np.unique(truth))} hidden clusters, blocks of clients"
+        title += f": {len(np.unique(truth))} hidden clusters"
     return heatmap(
         counts.T,
         x=names,
@@ -41,6 +41,7 @@ def class_map(settings: Settings) -> dict:
         zlabel="samples",
         title=title,
         alt="Heat map of the number of samples of each class at each client",
+        zlim=(0, int(counts.max())),
     )
 
 
@@ -120,8 +121,15 @@ def some_clients(K: int) -> list[int]:
 
 def similarity(arm: Arm) -> dict:
     """What the method clusters on, if its state has such a matrix; else directions."""
-    matrix, what = pairs(arm)
+    matrix, name = pairs(arm)
     some = some_clients(len(matrix))
+    title = "how alike two clients look"
+    what = "cosine of the last updates"
+    limits: Any = (-1, 1)
+    if name:
+        limits = None
+        title = "what it clusters on"
+        what = f"its matrix {name}"
     return heatmap(
         matrix[np.ix_(some, some)],
         x=some,
@@ -129,15 +137,16 @@ def similarity(arm: Arm) -> dict:
         xlabel="client",
         ylabel="client",
         zlabel=what,
-        title=f"{arm.name}: how alike two clients look",
+        title=f"{arm.name}: {title}",
+        zlim=limits,
     )
 
 
 def pairs(arm: Arm) -> tuple[np.ndarray, str]:
-    """A matrix over pairs of clients (K, K), and what its numbers are.
+    """A matrix over pairs of clients (K, K), and its name in the method's state.
 
-    A method that keeps such a matrix in its state, as FedGWC keeps P, clusters on it.
-    For the others it is the cosine of two clients' last updates.
+    A method that keeps such a matrix, as FedGWC keeps P, clusters on it. For the others
+    it is the cosine of two clients' last updates, and has no name.
     """
     state = arm.history.state
     K = arm.fed.K
@@ -145,18 +154,14 @@ def pairs(arm: Arm) -> tuple[np.ndarray, str]:
         value = getattr(state, name)
         square = isinstance(value, torch.Tensor) and value.shape == (K, K) and K > 1
         if square and name != "theta" and value.is_floating_point():
-            return (
-                value.cpu().numpy(),
-                f"{name}, kept by {type(arm.task.method).__name__}",
-            )
-    what = "cosine of the last updates"
+            return value.cpu().numpy(), name
     updates = arm.updates
     if updates is None:
-        return np.full((K, K), np.nan), what
+        return np.full((K, K), np.nan), ""
     seen = updates.norm(dim=1) > 0
     unit = torch.nn.functional.normalize(updates)
     cosines = (unit @ unit.T).masked_fill(~(seen[:, None] & seen), torch.nan)
-    return cosines.cpu().numpy(), what
+    return cosines.cpu().numpy(), ""
 
 
 def summary(arm: Arm) -> str:
@@ -185,51 +190,64 @@ CHOICES = {  # each finds clusters in a way of its own, or none
 }
 EVENNESS = (0.05, 1.0, 100.0)
 RATES = (0.01, 0.1)
+CURVES = ("accuracy", "worst client", "agreement")  # the traffic is told in words
 
 
 def played(settings: Settings) -> list[Arm]:
     """The runs of some settings, done here and now."""
     arms = [Arm(name, task) for name, task in settings.tasks().items()]
     for arm in arms:
-        arm.go(None, lambda _: None)
+        arm.run(None, lambda _: None)
         if arm.error:
             raise RuntimeError(arm.error)
     return arms
 
 
 def tour() -> Explorer:
-    """The playground's pictures over a precomputed choice of settings, for a page."""
+    """The playground's pictures over a precomputed choice of settings, for a page.
+
+    One picture at a time, so that it fits the screen of a phone.
+    """
     rounds = 12
 
     @cache
     def arm(method: Any, between: float, lr: float) -> Arm:
         return played(_small(method, between, lr, rounds))[0]
 
-    def pictures(method: str, between: float, lr: float) -> list[dict]:
+    def one_picture(method: str, between: float, lr: float, picture: str) -> list[dict]:
         fedavg = arm(methods.FedAvg(), between, lr)
         chosen = arm(CHOICES[method], between, lr)
         arms = [fedavg, chosen]
-        return [
-            class_map(_small(methods.FedAvg(), between, lr, rounds)),
-            *curves(arms),
-            membership(chosen),
-            similarity(chosen),
-            *(text(summary(one)) for one in arms),
-        ]
+        if picture == "classes":
+            drawing = class_map(_small(methods.FedAvg(), between, lr, rounds))
+        elif picture == "membership":
+            drawing = membership(chosen)
+        elif picture == "similarity":
+            drawing = similarity(chosen)
+        else:
+            drawing = curves(arms)[CURVES.index(picture)]
+        return [drawing, *(text(_in_short(one)) for one in arms)]
 
     return explore(
-        pictures,
-        title="Twelve clients with digits, FedAvg beside a method of your choice",
-        alt="Class map, learning curves, membership and similarity of two runs",
-        labels={
-            "method": "method",
-            "between": "α₁: small makes three groups of clients differ",
-            "lr": "learning rate",
-        },
-        start={"method": "WeCFL", "lr": 0.1},
+        one_picture,
+        title="FedAvg beside a method you choose",
+        alt="One picture of two runs: classes, curves, membership or similarity",
+        labels={"between": "α₁ (small: groups differ)", "lr": "learning rate"},
+        start={"method": "WeCFL", "lr": 0.1, "picture": "accuracy"},
         method=list(CHOICES),
         between=EVENNESS,
         lr=RATES,
+        picture=["classes", *CURVES, "membership", "similarity"],
+    )
+
+
+def _in_short(arm: Arm) -> str:
+    """Some numbers about the last round, on one line of a phone."""
+    last = arm.history.final
+    worst = last["accuracy_worst"]
+    return (
+        f"{arm.name}: accuracy {last['accuracy']:.2f}, worst {worst:.2f}, "
+        f"{last['bytes'] / 1e6:.1f} MB"
     )
 
 

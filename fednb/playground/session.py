@@ -2,15 +2,19 @@
 
 A ``Session`` goes through these states::
 
-    ready ──run──▶ running ◀─continue─ paused
-      ▲              │ │ └────pause────▶ │
-      │              │ └─ last round ─▶ finished
-      └──reset── stopped, finished or failed ◀── stop, error
+    ready ──run──▶ running ──pause──▶ pausing ──▶ paused
+      ▲              │  ▲                │           │
+      │              │  └───────────── resume ───────┘
+      │              ├── last round ──▶ finished
+      │              ├── error ───────▶ failed
+      │              └── stop ────────▶ stopped
+      └──reset── from any state
 
-The runs are those of ``fednb.run``, bit for bit. A federation is made to stop and to
-wait inside a round: it trains its clients one after the other and looks at the
-session's wish before each. Nobody waits for a thread: ``stop`` frees the session at
-once, and a thread that is still inside a kernel ends at the next client, unheard.
+The runs are those of ``fednb.run``, bit for bit. A federation trains its clients one
+after the other and asks the session's ``Control`` before each, so a run can wait or end
+inside a round. It is ``pausing`` until all threads wait; then it is ``paused``, and
+nothing changes any more. ``stop`` does not wait for a thread: one that is inside a
+client's training ends at the next client, and its results are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from ..backends import TaskError, Trained
 from ..experiment import Task, run
 from ..history import History
 
-STATES = ("ready", "running", "paused", "stopped", "finished", "failed")
+STATES = ("ready", "running", "pausing", "paused", "stopped", "finished", "failed")
 COLUMNS = 20_000  # parameters of a client's last update that are kept for the picture
 
 
@@ -37,44 +41,60 @@ class Stopped(BaseException):
     """Leaves a run from inside a round; no method can catch it by mistake."""
 
 
-class Wish:
-    """What the person wants of the runs: go on, wait, or end."""
+class Control:
+    """Tells the threads of a session to go on, to wait, or to end.
 
-    def __init__(self) -> None:
-        self._go = threading.Event()
-        self._go.set()
-        self._end = threading.Event()
+    ``on_wait`` is called by each thread that begins to wait.
+    """
 
-    def wait(self) -> None:
-        """Return when a run may go on; leave it if it should end."""
-        self._go.wait()
-        if self._end.is_set():
+    def __init__(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        self.waiting = 0  # threads that wait now
+        self._on_wait = on_wait
+        self._changed = threading.Condition()
+        self._paused = False
+        self._ended = False
+
+    def check(self) -> None:
+        """Return when the calling thread may go on; raise `Stopped` if it must end."""
+        with self._changed:
+            must_wait = self._paused
+            if must_wait:
+                self.waiting += 1
+        if must_wait:
+            self._on_wait()
+            with self._changed:
+                self._changed.wait_for(lambda: not self._paused)
+                self.waiting -= 1
+        if self._ended:
             raise Stopped
 
     def pause(self) -> None:
-        """Let the runs wait."""
-        self._go.clear()
+        """Let the threads wait."""
+        with self._changed:
+            self._paused = True
 
-    def go_on(self) -> None:
-        """Let the runs continue."""
-        self._go.set()
+    def resume(self) -> None:
+        """Let the threads continue."""
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
 
     def end(self) -> None:
-        """Let the runs end, also those that wait."""
-        self._end.set()
-        self._go.set()
+        """Let the threads end, also those that wait."""
+        self._ended = True
+        self.resume()
 
 
-class Patient:
-    """A backend that looks at a wish before each client.
+class PausableBackend:
+    """A backend that asks a ``Control`` before each client.
 
     A client's result depends neither on its neighbours nor on their order, so these
     are the bits of the backend itself.
     """
 
-    def __init__(self, backend: Any, wish: Wish) -> None:
+    def __init__(self, backend: Any, control: Control) -> None:
         self._backend = backend
-        self._wish = wish
+        self._control = control
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -95,7 +115,7 @@ class Patient:
         losses = rows.new_full((len(rows), steps), torch.nan)
         after = list(states)
         for i, plan in enumerate(plans):
-            self._wish.wait()
+            self._control.check()
             one = slice(i, i + 1)
             own = [values[one] for values in args]
             try:
@@ -112,7 +132,7 @@ class Patient:
 
     def logits(self, tasks: Sequence[Any], **options: Any) -> list[Tensor]:
         """Outputs of each task (row, inputs)."""
-        self._wish.wait()
+        self._control.check()
         return self._backend.logits(tasks, **options)
 
 
@@ -134,30 +154,33 @@ class Arm:
         """The last round that was evaluated."""
         return self.history.rows[-1]["round"] if self.history.rows else 0
 
-    def go(self, wish: Wish | None, tell: Callable[[Arm], None]) -> None:
-        """Do the run; what goes wrong is kept in ``error``. None: go to the end."""
+    def run(self, control: Control | None, report: Callable[[Arm], None]) -> None:
+        """Do the run, and call ``report`` after each round and at the end.
+
+        What goes wrong is kept in ``error``. Without a control nothing can stop it.
+        """
         try:
-            self._go(wish, tell)
+            self._run(control, report)
         except Stopped:
             pass
         except Exception as error:
             self.error = f"{self.name}: {type(error).__name__}: {error}"
             self.trace = traceback.format_exc()
         self.ended = True
-        tell(self)
+        report(self)
 
-    def _go(self, wish: Wish | None, tell: Callable[[Arm], None]) -> None:
+    def _run(self, control: Control | None, report: Callable[[Arm], None]) -> None:
         fed: Any = self.task.federation()  # two of its parts are wrapped below
-        if wish is not None:
-            fed.backend = Patient(fed.backend, wish)
+        if control is not None:
+            fed.backend = PausableBackend(fed.backend, control)
         self._keep_updates(fed)
         self.fed = fed
 
         def watch(done: int, history: History) -> None:
             self.history = history
-            tell(self)
-            if wish is not None:
-                wish.wait()
+            report(self)
+            if control is not None:
+                control.check()
 
         run(self.task.method, fed, self.task.rounds, progress=False, watch=watch)
 
@@ -180,10 +203,18 @@ class Arm:
 
     def record(self) -> dict[str, Any]:
         """The record of the rounds done so far: a run of as many rounds."""
-        if not self.history.rows:
+        rows = list(self.history.rows)  # the thread may append while we write
+        if not rows:
             raise ValueError(f"{self.name}: no round is done yet, nothing to save")
-        task = replace(self.task, rounds=self.rounds_done)
-        return task.describe_run(self.history, self.fed)
+        last = rows[-1]
+        done = History(rows)
+        done.events = self.history.events[: last["events"]]
+        task = replace(self.task, rounds=last["round"])
+        record = task.describe_run(done, self.fed)
+        # The federation has also counted the round that is under way.
+        record["client_updates"] = last["client_updates"]
+        record["bytes"] = last["bytes"]
+        return record
 
 
 class Session:
@@ -196,17 +227,26 @@ class Session:
         self.arms: list[Arm] = []
         self.error = ""
         self._on_change = on_change
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # held while the state changes
         self._state = "ready"
-        self._wish = Wish()
+        self._control = Control()
         self._threads: list[threading.Thread] = []
-        self._clock = 0.0  # when the runs went on last
+        self._clock = 0.0  # when the runs started or resumed last
         self._spent = 0.0  # seconds of running before that
 
     @property
     def state(self) -> str:
         """One of ``STATES``."""
-        return self._state
+        state = self._state
+        at_work = sum(not arm.ended for arm in self.arms)
+        if state == "paused" and self._control.waiting < at_work:
+            return "pausing"
+        return state
+
+    @property
+    def active(self) -> bool:
+        """Whether runs are under way, paused ones included."""
+        return self._state in ("running", "paused")
 
     @property
     def alive(self) -> bool:
@@ -215,21 +255,21 @@ class Session:
 
     def run(self, tasks: dict[str, Task]) -> None:
         """Start the tasks, each in a thread of its own."""
-        self._need("run", "ready", "stopped", "finished", "failed")
         if not tasks:
             raise ValueError("run: no method was chosen")
         with self._lock:
+            self._need("run", "ready", "stopped", "finished", "failed")
+            control = Control(on_wait=self._on_change)
             self.arms = [Arm(name, task) for name, task in tasks.items()]
             self.error = ""
-            self._wish = Wish()
+            self._control = control
             self._spent = 0.0
             self._clock = time.monotonic()
             self._state = "running"
-            wish = self._wish
             self._threads = [
                 threading.Thread(
-                    target=arm.go,
-                    args=(wish, self._hear(wish)),
+                    target=arm.run,
+                    args=(control, self._reporter(control)),
                     name=f"playground {arm.name}",
                     daemon=True,
                 )
@@ -240,34 +280,41 @@ class Session:
         self._on_change()
 
     def pause(self) -> None:
-        """Let the runs wait before the next client."""
-        self._need("pause", "running")
-        self._spent = self.seconds
-        self._wish.pause()
-        self._set("paused")
+        """Let each run wait before its next client."""
+        with self._lock:
+            self._need("pause", "running")
+            self._spent = self.seconds
+            self._control.pause()
+            self._state = "paused"
+        self._on_change()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue after a pause."""
-        self._need("continue", "paused")
-        self._clock = time.monotonic()
-        self._wish.go_on()
-        self._set("running")
+        with self._lock:
+            self._need("continue", "paused")
+            self._clock = time.monotonic()
+            self._state = "running"
+            self._control.resume()
+        self._on_change()
 
     def stop(self) -> None:
         """End the runs; what they did so far stays to be looked at and saved."""
-        self._need("stop", "running", "paused")
-        self._spent = self.seconds
-        self._wish.end()
-        self._set("stopped")
+        with self._lock:
+            self._need("stop", "running", "paused")
+            self._spent = self.seconds
+            self._state = "stopped"
+            self._control.end()
+        self._on_change()
 
     def reset(self) -> None:
         """Forget the runs, whatever they are doing."""
-        self._wish.end()
         with self._lock:
+            self._control.end()
             self.arms = []
             self.error = ""
             self._spent = 0.0
-        self._set("ready")
+            self._state = "ready"
+        self._on_change()
 
     @property
     def seconds(self) -> float:
@@ -285,10 +332,11 @@ class Session:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest will take if it goes on like this; None: cannot be told."""
-        if self._state not in ("running", "paused") or self.progress == 0:
+        """How long the rest will take at the pace so far; None before a first round."""
+        progress = self.progress
+        if not self.active or progress == 0:
             return None
-        return self.seconds * (1 / self.progress - 1)
+        return self.seconds * (1 / progress - 1)
 
     def join(self, seconds: float = 60.0) -> None:
         """Wait until the threads have ended; for tests and scripts."""
@@ -302,19 +350,15 @@ class Session:
                 f"{verb}: the session is {self._state}, need {' or '.join(states)}"
             )
 
-    def _set(self, state: str) -> None:
-        self._state = state
-        self._on_change()
-
-    def _hear(self, wish: Wish) -> Callable[[Arm], None]:
+    def _reporter(self, control: Control) -> Callable[[Arm], None]:
         """What a thread calls after each round and at its end.
 
-        Threads of an earlier run, which have another wish, are not heard.
+        Reports of an earlier run's threads, which have another control, are ignored.
         """
 
-        def tell(arm: Arm) -> None:
+        def report(arm: Arm) -> None:
             with self._lock:
-                if wish is not self._wish or self._state not in ("running", "paused"):
+                if control is not self._control or not self.active:
                     return
                 if arm.error:
                     self._fail(arm.error)
@@ -323,10 +367,10 @@ class Session:
                     self._state = "finished"
             self._on_change()
 
-        return tell
+        return report
 
     def _fail(self, error: str) -> None:
         self._spent = self.seconds
         self.error = error
         self._state = "failed"
-        self._wish.end()
+        self._control.end()

@@ -43,7 +43,7 @@ class Law(NamedTuple):
     knobs: tuple[tuple[str, Knob], ...] = ()
 
 
-ALPHA = Knob("α, evenness of each client's classes", 0.5, 0.01, 100, log=True)
+ALPHA = Knob("α, evenness", 0.5, 0.01, 100, log=True)
 CLUSTERS = Knob("hidden clusters", 4, 1, 10)
 LAWS = {
     law.function.__name__: law
@@ -53,8 +53,8 @@ LAWS = {
             "clusters that share n classes",
             (
                 ("clusters", CLUSTERS),
-                ("n", Knob("n, classes of a cluster", 3, 1, 10)),
-                ("m", Knob("m, classes of a client", 2, 1, 10)),
+                ("n", Knob("classes/cluster, n", 3, 1, 10)),
+                ("m", Knob("classes/client, m", 2, 1, 10)),
             ),
         ),
         Law(
@@ -75,7 +75,7 @@ LAWS = {
         Law(
             partition.n_class,
             "n classes per client",
-            (("n", Knob("n, classes of a client", 2, 1, 10)),),
+            (("n", Knob("classes/client, n", 2, 1, 10)),),
         ),
         Law(partition.iid, "all alike (iid)"),
     )
@@ -127,7 +127,7 @@ class Settings:
 
     ``share`` of the clients is sampled in each round, by all methods alike: it takes
     the place of their own field ``sampled``. ``samples`` is how much of the data is
-    dealt; None deals all.
+    dealt; None deals all. A client trains for ``epochs``, or for exactly ``steps``.
     """
 
     dataset: str = "digits"
@@ -140,6 +140,7 @@ class Settings:
     model: str = "mlp"
     share: float = 1.0
     epochs: int = 1
+    steps: int | None = None
     lr: float = 0.05
     batch_size: int = 32
     rounds: int = 30
@@ -193,7 +194,12 @@ class Settings:
 
     def local(self) -> Local:
         """What a client does in a round."""
-        return Local(lr=self.lr, epochs=self.epochs, batch_size=self.batch_size)
+        return Local(
+            lr=self.lr,
+            epochs=self.epochs,
+            steps=self.steps,
+            batch_size=self.batch_size,
+        )
 
     def arms(self) -> tuple[Any, ...]:
         """The methods, each sampling the same share of the clients."""
