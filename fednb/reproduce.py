@@ -2,9 +2,9 @@ r"""Re-run the papers' tables: ``python -m fednb.reproduce wecfl --table 2``.
 
 Each chapter brings a module in ``fednb.papers`` with ``TABLES``, from table name to a
 function that makes the tasks of a profile. What the book has on record, in
-``book/results/<paper>/<table>.json``, is not run again. New runs go to ``runs/<paper>``,
-smoke runs to a scratch folder. With ``--out`` all runs of a table go to a folder of your
-own, and only what is recorded there is left out.
+``book/results/<paper>/<table>.json``, is not run again. New runs go to
+``runs/<paper>``, smoke runs to a scratch folder. With ``--out`` all runs of a table go
+to a folder of your own, and only what is recorded there is left out.
 
 A sweep that was stopped, in whatever way, goes on when it is started again. On several
 machines that share a folder, start each with its part: in a Slurm array job of five ::
@@ -132,8 +132,9 @@ def _adopt(args: argparse.Namespace, names: Sequence[str]) -> int:
     """Take the records that wait for this paper over into the book's results."""
     source = args.out or COMMITTED / "next" / args.paper
     target = COMMITTED / args.paper
+    profiles = [profile for profile in PROFILES if profile != "smoke"]
     keys = {
-        name: {task.key for profile in ("laptop", "paper") for task in make(profile)}
+        name: {task.key for profile in profiles for task in make(profile)}
         for name, make in CATALOGUE[args.paper].items()
     }
     done = adopt(source, target, keys, names)

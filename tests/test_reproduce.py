@@ -62,6 +62,16 @@ def test_what_waits_is_adopted(book, capsys):
     assert "no records wait" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("profile", ["workstation", "paper"])
+def test_runs_of_larger_profiles_are_adopted_too(book, capsys, profile):
+    task, _ = reproduce.CATALOGUE["demo"]["table1"](profile)
+    write(book / "next" / "demo" / "table1.json", task, seconds=3.0)
+    assert reproduce.main(["demo", "--adopt"]) == 0
+    assert "2 adopted" in capsys.readouterr().out
+    keys = {record["key"] for record in store.read(book / "demo" / "table1.json")}
+    assert task.key in keys
+
+
 def test_the_last_note_goes_with_the_last_run(book, capsys):
     _, due = reproduce.CATALOGUE["demo"]["table1"]("laptop")
     write(book / "next" / "demo" / "table1.json", due, seconds=2.0)

@@ -36,8 +36,8 @@ def results(paper: str) -> Path:
         if (folder / paper).is_dir():
             return folder / paper
     raise FileNotFoundError(
-        f"no book/results/{paper} in {here} or above it, and no records of {paper} with "
-        f"the package in {package}"
+        f"no book/results/{paper} in {here} or above it, and no records of {paper} "
+        f"with the package in {package}"
     )
 
 
