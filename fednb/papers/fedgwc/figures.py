@@ -240,7 +240,7 @@ def _annotated(ax: Axes, cells: DataFrame, plain: Sequence[str]) -> None:
     ax.tick_params(length=0)
 
 
-def jump(course, plain, metric: str) -> float:
+def jump(course: DataFrame, plain: DataFrame, metric: str) -> float:
     """What a run gains at its first split, less what ``plain`` gains then.
 
     From the last evaluation before the split to the second one after it; nan if it
@@ -255,8 +255,11 @@ def jump(course, plain, metric: str) -> float:
 
 
 def in_step(
-    frame, records: dict[str, dict[str, Any]], last: int = 3, table: str = "cifar100"
-):
+    frame: DataFrame,
+    records: dict[str, dict[str, Any]],
+    last: int = 3,
+    table: str = "cifar100",
+) -> DataFrame:
     """The frame of a table, cut where FedGWC's runs end.
 
     Each metric is the mean of the last evaluations within FedGWC's rounds; clusters
@@ -276,7 +279,7 @@ def in_step(
     return frame
 
 
-def stored(table: str, last: int = 1):
+def stored(table: str, last: int = 1) -> DataFrame:
     """One line per run of a table."""
     return common.read("fedgwc", table, TABLES[table]("laptop"), last=last)
 
@@ -407,13 +410,13 @@ def recorded_first_looks() -> list[dict[str, Any]]:
     return record.get("fires", [])
 
 
-def stored_in_step(table: str):
+def stored_in_step(table: str) -> DataFrame:
     """The same, with each metric taken within FedGWC's rounds: see `in_step`."""
     records = tables.by_key(common.results("fedgwc") / f"{table}.json")
     return in_step(stored(table), records, table=table)
 
 
-def courses(table: str = "longer") -> dict:
+def courses(table: str = "longer") -> dict[str, list[DataFrame]]:
     """The curves of a table's runs: for each row a list, one frame per seed."""
     path = common.results("fedgwc") / f"{table}.json"
     return tables.curves(TABLES[table]("laptop"), path)
@@ -779,7 +782,7 @@ LOOKED_AT = {  # setting -> what the lines part: the truth, or what was found
 }
 
 
-def matrices_at_first_look() -> Figure:
+def matrices_at_first_look(*settings: str) -> Figure:
     """Figures 5 to 8: P, W and the plane of W's eigenvectors, a line per setting.
 
     They are those of the corrected rule's first look, in the stored runs of seed 0.
@@ -790,10 +793,11 @@ def matrices_at_first_look() -> Figure:
     from ...plots import style
 
     style()
-    fig = Canvas(figsize=(10.4, 3.1 * len(LOOKED_AT)))
-    axes = fig.subplots(len(LOOKED_AT), 3, squeeze=False)
+    fig = Canvas(figsize=(10.4, 3.1 * len(settings)))
+    axes = fig.subplots(len(settings), 3, squeeze=False)
     runs = watched_runs()
-    for line, (setting, truth) in zip(axes, LOOKED_AT.items(), strict=True):
+    for line, setting in zip(axes, settings, strict=True):
+        truth = LOOKED_AT[setting]
         final = runs[setting]
         classes = (np.array(final["counts"]) > 0).sum(1)
         labels = np.array(final["found"][0])

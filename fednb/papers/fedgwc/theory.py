@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from ...clustering import cut_maps, davies_bouldin_of_rows, eigenmaps
 from ...experiment import commit
 from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
 from ...similarity import perception_affinity
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
@@ -39,7 +42,7 @@ def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
     gamma = np.zeros(omega.shape[:-1])
     out = np.empty_like(omega, dtype=float)
     for t in range(omega.shape[-1]):
-        a = 1 / (t + 1) if alpha == "mean" else alpha
+        a = 1 / (t + 1) if alpha == "mean" else float(alpha)
         gamma = (1 - a) * gamma + a * omega[..., t]
         out[..., t] = gamma
     return out
@@ -176,8 +179,8 @@ def play(
             S = np.sort(np.argsort(often + rng.random(K))[:sampled])
         else:
             S = np.sort(rng.choice(K, sampled, replace=False))
-        drawn = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
-        drawn = torch.as_tensor(mean[S, None] + drawn)
+        noises = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
+        drawn = torch.as_tensor(mean[S, None] + noises)
         seen = rule.observe(seen, torch.as_tensor(S), drawn, torch.ones(sampled), K)
         P, visits, mse, calm = seen
         curve.append(float(mse))
@@ -252,7 +255,7 @@ def null_plays(
     return lines
 
 
-def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any):
+def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any) -> DataFrame:
     """How often each version of the rule splits equal clients: a DataFrame.
 
     One line for each number of clients, one column for each version: in how many plays
