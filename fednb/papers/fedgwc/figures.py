@@ -83,41 +83,42 @@ def how_it_works() -> Figure:
     from ...plots import COLOURS, INK, style
 
     style()
-    fig = Canvas(figsize=(9.4, 2.9))
+    fig = Canvas(figsize=(5.8, 5.4))  # narrow: it is read on telephones, too
     ax = fig.add_subplot()
-    ax.set(xlim=(0, 11), ylim=(0, 3))
+    ax.set(xlim=(0, 5.8), ylim=(0, 5.6))
     ax.axis("off")
-    client, server = COLOURS[1], COLOURS[0]
+    client = COLOURS[1]
+    server = COLOURS[0]
     boxes = [
-        (1.0, 0.55, "sampled clients\ntrain their\ncluster's model", client),
-        (1.0, 2.3, "losses\nof their\nlocal steps", client),
-        (3.3, 2.3, "reward ω:\nnear 1 for losses\nnear the mean", server),
-        (5.6, 2.3, "matrix P:\nmean reward of k\nin j's company", server),
-        (7.8, 2.3, "affinity W:\nlike rows of P\nare close", server),
-        (10.0, 2.3, "split:\ncut W into 2 … n,\nif well apart", server),
-        (10.0, 0.55, "each part gets\na copy of\nthe model", server),
-        (5.6, 0.55, "average the models\nwithin each cluster", server),
+        (1.3, 5.0, "sampled clients train\ntheir cluster's model", client),
+        (1.3, 2.8, "average the models\nwithin each cluster", server),
+        (1.3, 0.6, "each part gets\na copy of the model", server),
+        (4.5, 5.0, "losses of their\nlocal steps", client),
+        (4.5, 3.9, "reward ω: near 1 for\nlosses near the mean", server),
+        (4.5, 2.8, "matrix P: mean reward\nof k in j's company", server),
+        (4.5, 1.7, "affinity W: like rows\nof P are close", server),
+        (4.5, 0.6, "split: cut W into\n2 … n, if well apart", server),
     ]
     for x, y, words, colour in boxes:
         look = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": colour, "lw": 1.6}
-        ax.text(x, y, words, ha="center", va="center", fontsize=8.5, bbox=look)
+        ax.text(x, y, words, ha="center", va="center", fontsize=9.5, bbox=look)
     arrow = {"arrowstyle": "->", "color": INK, "lw": 1.2}
     ends = [
-        ((1.0, 1.05), (1.0, 1.8)),
-        ((1.7, 2.3), (2.3, 2.3)),
-        ((4.25, 2.3), (4.6, 2.3)),
-        ((6.6, 2.3), (6.95, 2.3)),
-        ((8.6, 2.3), (9.05, 2.3)),
-        ((10.0, 1.8), (10.0, 1.05)),
-        ((9.05, 0.55), (6.9, 0.55)),
-        ((4.3, 0.55), (2.1, 0.55)),
-        ((2.1, 0.75), (4.3, 0.75)),
+        ((2.4, 5.0), (3.6, 5.0)),
+        ((4.5, 4.65), (4.5, 4.25)),
+        ((4.5, 3.55), (4.5, 3.15)),
+        ((4.5, 2.45), (4.5, 2.05)),
+        ((4.5, 1.35), (4.5, 0.95)),
+        ((3.35, 0.6), (2.45, 0.6)),
+        ((1.3, 0.95), (1.3, 2.45)),
+        ((1.0, 4.65), (1.0, 3.15)),
+        ((1.6, 3.15), (1.6, 4.65)),
     ]
     for start, end in ends:
         ax.annotate("", xy=end, xytext=start, arrowprops=arrow)
-    ax.text(6.75, 1.65, "when P is at rest", ha="center", fontsize=8.5)
-    ax.text(3.2, 0.95, "models, in every round", ha="center", fontsize=8.5)
-    ax.text(3.2, 0.2, "one model back", ha="center", fontsize=8.5)
+    ax.text(4.65, 2.25, "when P is at rest", va="center", fontsize=9)
+    ax.text(0.9, 3.9, "models", ha="right", va="center", fontsize=9)
+    ax.text(1.7, 3.9, "one model back", va="center", fontsize=9)
     return fig
 
 
@@ -195,7 +196,7 @@ def rule_group(name: str) -> str:
     elif "β" in name:
         group = "corrected, another β"
     else:
-        group = "corrected, something changed"
+        group = "corrected, and with one thing changed"
     return group
 
 
@@ -608,7 +609,11 @@ def quality_dots(score: str = "was") -> Figure:
         frame.assign(cell=frame["dataset"].map(short) + "\n" + frame["setting"])
         for frame in (ours, theirs)
     )
-    return dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
+    fig = dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
+    for ax in fig.axes:
+        ax.set_xlabel(score.upper())
+    fig.axes[0].set_ylim(len(rows) - 0.5, -0.5)  # all panels share it
+    return fig
 
 
 def overlap(counts: np.ndarray, labels: np.ndarray) -> float:
@@ -806,7 +811,7 @@ def matrices_at_first_look(*settings: str) -> Figure:
             labels = np.repeat(range(len(truth)), truth)
         draw_look(line, torch.tensor(final["P"]), 0.5, labels, classes)
         line[0].set_ylabel(setting)
-        line[1].set_title(f"found: {clusters} cluster{'s' * (clusters > 1)}")
+        line[2].set_title(f"found: {clusters} cluster{'s' * (clusters > 1)}")
     return fig
 
 
@@ -1108,7 +1113,7 @@ def draw_losses(fed: Any, losses: Any, usual: int) -> Figure:
     right.plot(steps, losses[:usual].T, color="C0", linewidth=1)
     right.plot(steps, losses[usual:].T, color="C1", linewidth=1.5)
     right.set(xlabel="local step", ylabel="loss")
-    right.set_title("all digits (blue), one digit (orange); dashed m, grey m ± σ")
+    right.set_title("blue: all digits; orange: one; grey: m ± σ")
     return fig
 
 
