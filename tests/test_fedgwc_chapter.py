@@ -645,6 +645,7 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     half = [task for task in tasks if task.seed == 3] + [tasks[-1]]
     monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
     assert fedgwc.figures.looks() is None and fedgwc.figures.own_scale("emnist") is None
+    assert str(fedgwc.figures.larger_runs()).startswith("not in yet: EMNIST")
     (tmp_path / "looks.json").write_text("")
     records = {task.key: {"metrics": {"final": final}} for task in half}
     monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)

@@ -304,6 +304,35 @@ def _whole_seeds(table: str) -> list[Task]:
     return [task for task in wanted if task.seed not in missing]
 
 
+LARGER = {  # table -> what it is
+    "emnist": "EMNIST, 400 clients, 3,000 rounds (Table 1)",
+    "cifar100_long": "CIFAR-100, 100 clients, 10,000 rounds (Table 1)",
+    "k_min": "CIFAR-100, 30 clients, 480 rounds, other least sizes",
+}
+
+
+def larger_runs() -> DataFrame | str:
+    """The larger runs that are in, by table and row; words as long as there are none."""
+    import pandas as pd
+
+    lines = {}
+    for table, name in LARGER.items():
+        runs = own_scale(table)
+        if runs is None:
+            continue
+        means = runs.groupby("row", sort=False)[[VALUE, "client_updates", "clusters"]]
+        for row, line in means.mean().iterrows():
+            lines[name, row] = {
+                "balanced": f"{100 * line[VALUE]:.1f}",
+                "client updates": f"{line['client_updates']:,.0f}",
+                "clusters at the end": f"{line['clusters']:.1f}",
+                "seeds": str(runs["seed"].nunique()),
+            }
+    if not lines:
+        return f"not in yet: {'; '.join(LARGER.values())}"
+    return pd.DataFrame(lines).T
+
+
 def looks() -> DataFrame | None:
     """Every look of each rule in the runs of table ``looks``: a line per run and rule.
 
