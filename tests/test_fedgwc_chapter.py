@@ -618,20 +618,6 @@ def test_the_better_rival_is_the_higher_was_and_the_lower_wadb():
     assert fedgwc.claims._over_better_rival(unsplit, "was") == []
 
 
-def test_the_committed_verdicts_are_those_of_the_records():
-    from fednb import claims
-
-    path = fedgwc.figures.common.results("fedgwc") / "verdicts.json"
-    kept = {claim.statement: claim.verdict for claim in claims.read(path)}
-    for claim in [
-        *fedgwc.claims.accuracies(),
-        *fedgwc.claims.level_quality(),
-        *fedgwc.claims.over_splitting(),
-        fedgwc.claims.homogeneous(),
-    ]:
-        assert kept[claim.statement] == claim.verdict
-
-
 # --- larger runs, when they come ------------------------------------------------------
 
 

@@ -163,7 +163,7 @@ def level_quality() -> list[Claim]:
         equal = at_equal_updates(score)
         if equal:
             found = mean_of(equal)
-            how = {
+            how: dict[str, Any] = {
                 "replicates": f"{len(equal)} seeds of the released rule that split",
                 "scale": "CIFAR-10, 40 clients, 5 a round, 9,000 client updates each",
             }

@@ -350,11 +350,12 @@ def looks() -> DataFrame | None:
     lines = []
     for task in made:
         final = records[task.key]["metrics"]["final"]
-        setting = task.tags["setting"]
+        setting = str(task.tags["setting"])
         sizes = LEVEL_SIZES.get(setting, (20, 20))
         alone = metrics.rand_index(np.repeat(range(len(sizes)), sizes), np.zeros(40))
         for r, name in enumerate(names):
-            line = {"setting": setting, "seed": task.seed, "rule": name}
+            line: dict[str, Any] = {"setting": setting, "seed": task.seed}
+            line |= {"rule": name}
             line |= {"groups": len(sizes), "rand_of_one": alone}
             line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
             line |= {"rand": final.get(f"rand_{r}", alone)}

@@ -535,7 +535,7 @@ def watched(profile: str) -> list[Task]:
         "measure": measure_watch,
         "curves": tuple(f"mse_{r}" for r in range(len(method.rules))),
     }
-    settings = {  # how clients are dealt, and from which data set
+    settings: dict[str, tuple[str, Callable[..., Any]]] = {  # data set, law
         "α = 0.5": ("cifar100", client_mixtures(scale, 0.5)),
         "α = 0.05": ("cifar10", client_mixtures(scale, 0.05)),
         "(40, 30, 30)": ("cifar10", mix(scale, "cifar10", "(40, 30, 30)")),
