@@ -101,7 +101,7 @@ class Claim:
     unit: str = "points"
     replicates: str = ""  # what the interval is over: "3 seeds x 6 settings"
     scale: str = ""  # of our runs
-    reason: str = ""  # why it cannot be tested
+    reason: str = ""  # why it cannot be tested, or why its interval has no ends
     ours: bool = False  # a question of our own
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ class Claim:
             return "no run here can decide it"
         _, low, high = self.interval
         if math.isnan(low) or math.isnan(high):
-            return "a single pair has no interval"
+            return self.reason or "a single pair has no interval"
         bound = f"{self.threshold:g}"
         if self.verdict == "holds":
             return f"the interval lies above {bound}"

@@ -1,6 +1,6 @@
 """Play equal clients, and record who is split: ``python -m fednb.papers.fedgwc``.
 
-Writes ``book/results/fedgwc/null_splits.json``; it takes a few minutes of one core.
+Writes ``book/results/fedgwc/null_splits.json``; it takes about ten minutes of one core.
 """
 
 from ..common import results

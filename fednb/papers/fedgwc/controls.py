@@ -1,5 +1,4 @@
-"""Controls that fork from FedGWC at its first split, rules that watch one run, and
-what is measured.
+"""Controls that fork from FedGWC, rules that watch one run, and what is measured.
 
 `Shuffled` and `Replayed` are two controls with random members. `Shuffled` clusters on:
 after the first split its own losses decide when and how it splits again. `Replayed`
@@ -114,8 +113,8 @@ class Replayed:
         rng = np.random.default_rng(seed)
         parts = []
         for c, (members, model) in enumerate(unpack(control, self.method.aggregator)):
-            labels = np.repeat(np.arange(len(sizes[c])), sizes[c])
-            labels = torch.as_tensor(rng.permutation(labels))
+            ordered = np.repeat(np.arange(len(sizes[c])), sizes[c])
+            labels = torch.as_tensor(rng.permutation(ordered))
             for part in range(len(sizes[c])):
                 inside = labels == part
                 parts.append((members[inside], follow(model, inside), c))
@@ -169,8 +168,10 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True)
 class Watch:
-    """FedAvg, watched by rules: until its first split FedGWC is FedAvg, so one run
-    tells when and how each rule would split.
+    """FedAvg, watched by rules.
+
+    Until its first split FedGWC is FedAvg, so one run tells when and how each rule
+    would split.
 
     Each rule makes its first attempt and then only goes on to observe. Clients are
     sampled uniformly, whatever ``priority`` a rule has.
@@ -181,50 +182,54 @@ class Watch:
 
     def init(self, fed) -> Watched:
         """Start with FedAvg's model and each rule's P."""
-        theta, R = fed.start(), len(self.rules)
-        P = torch.stack(
-            [
-                theta.new_full((fed.K, fed.K), rule.initial / fed.K**2)
-                for _, rule in self.rules
-            ]
-        )
-        zeros = torch.zeros(R, dtype=torch.int64)
+        theta = fed.start()
+        first = [
+            theta.new_full((fed.K, fed.K), rule.initial / fed.K**2)
+            for _, rule in self.rules
+        ]
+        P = torch.stack(first)
+        R = len(self.rules)
         return Watched(
-            theta,
-            torch.zeros_like(fed.n),
-            P,
-            0 * P,
-            P.new_ones(R),
-            zeros,
-            zeros,
-            zeros[:, None] + 0 * fed.n,
-            P,
+            theta=theta,
+            labels=torch.zeros_like(fed.n),
+            P=P,
+            visits=torch.zeros_like(P),
+            mse=P.new_ones(R),
+            calm=torch.zeros(R, dtype=torch.long),
+            first=torch.zeros(R, dtype=torch.long),
+            found=torch.zeros(R, fed.K, dtype=torch.long),
+            block=P,
         )
 
     def step(self, state: Watched, fed, t: int) -> Watched:
         """Run a round of FedAvg, and let each rule see its losses."""
-        S, everyone, seed = fed.sample(self.sampled), torch.arange(fed.K), fed.draw()
-        up = fed.train(state.theta[0], S)
-        P, visits, mse, calm, first, found, block = (x.clone() for x in state[2:])
+        sampled = fed.sample(self.sampled)
+        seed = fed.draw()
+        up = fed.train(state.theta[0], sampled)
+        everyone = torch.arange(fed.K)
+        rules_see = []
+        first = state.first.clone()
+        found = state.found.clone()
+        block = state.block.clone()
         for r, (_, rule) in enumerate(self.rules):
-            seen = rule.observe(
-                (P[r], visits[r], mse[r], calm[r]), S, up.losses, fed.n[S], fed.K
-            )
-            P[r], visits[r], mse[r], calm[r] = seen
-            if not first[r] and rule.due(calm[r], len(S), fed.K):
-                first[r], block[r] = t + 1, rule.block(P[r], visits[r], everyone)
-                found[r] = rule.split(block[r], len(S), seed)
-        n = fed.n[S] / fed.n[S].sum()
+            seen = Seen(state.P[r], state.visits[r], state.mse[r], state.calm[r])
+            seen = rule.observe(seen, sampled, up.losses, fed.n[sampled], fed.K)
+            if not first[r] and rule.due(seen.calm, len(sampled), fed.K):
+                first[r] = t + 1
+                block[r] = rule.block(seen.P, seen.visits, everyone)
+                found[r] = rule.split(block[r], len(sampled), seed)
+            rules_see.append(seen)
+        share = fed.n[sampled] / fed.n[sampled].sum()
         return Watched(
-            (n @ up.theta)[None],
-            state.labels,
-            P,
-            visits,
-            mse,
-            calm,
-            first,
-            found,
-            block,
+            theta=(share @ up.theta)[None],
+            labels=state.labels,
+            P=torch.stack([seen.P for seen in rules_see]),
+            visits=torch.stack([seen.visits for seen in rules_see]),
+            mse=torch.stack([seen.mse for seen in rules_see]),
+            calm=torch.stack([seen.calm for seen in rules_see]),
+            first=first,
+            found=found,
+            block=block,
         )
 
 
@@ -313,8 +318,10 @@ class WatchAll:
 
 
 def measure_fedgwc(fed, state) -> dict[str, Any]:
-    """The usual numbers, "balanced accuracy" as the released code computes it, and the
-    Rand index of Tables 4 and 7.
+    """The usual numbers and two of the paper's.
+
+    "Balanced accuracy" as the released code computes it, and the Rand index of Tables 4
+    and 7.
     """
     counts = fed.evaluate(state.theta, state.labels).confusion.cpu().numpy()
     out = {
@@ -330,8 +337,9 @@ def measure_fedgwc(fed, state) -> dict[str, Any]:
 
 
 def measure_watch(fed, state) -> dict[str, Any]:
-    """For each rule its MSE, its first attempt and how good that is; for the first rule
-    also what it saw.
+    """For each rule its MSE, its first attempt and how good that is.
+
+    For the first rule also what it saw.
     """
     out = {f"mse_{r}": float(x) for r, x in enumerate(state.mse)}
     out |= {f"first_{r}": int(x) for r, x in enumerate(state.first)}

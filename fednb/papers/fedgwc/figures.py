@@ -6,21 +6,26 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ... import tables
+from ... import metrics, tables
 from ...methods import FedGWC
+from ...methods.choice import num_sampled
 from .. import common
 from . import theory
-from .tasks import SCALES, TABLES, rules
+from .tasks import SCALES, TABLES, lookers, rules
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from ...experiment import Task
+    from ...federation import Federation
 
 VALUE = "balanced_accuracy"
 COUNTS = ("clusters", "client_updates")  # told as they are at the end, never averaged
@@ -37,10 +42,12 @@ ORDER = (
 )
 SETTINGS = {  # of the watched runs
     "α = 0.5": "CIFAR-100",
+    "α = 0.05": "α = 0.05",
     "(40, 30, 30)": "mix",
     "(100, 0, 0)": "homogeneous",
     "clean, noise, blur": "domains",
 }
+LEVEL_SIZES = {"levels": (16, 12, 12), "equal clients": (40,)}  # of table ``looks``
 SPOKEN = {  # rules whose short name hides a second change
     "+ normalised rewards": "+ normalised rewards (MSE over updated entries)",
     "+ patience": "+ patience, and a fresh start after a vain look",
@@ -76,41 +83,42 @@ def how_it_works() -> Figure:
     from ...plots import COLOURS, INK, style
 
     style()
-    fig = Canvas(figsize=(9.4, 2.9))
+    fig = Canvas(figsize=(5.8, 5.4))  # narrow: it is read on telephones, too
     ax = fig.add_subplot()
-    ax.set(xlim=(0, 11), ylim=(0, 3))
+    ax.set(xlim=(0, 5.8), ylim=(0, 5.6))
     ax.axis("off")
-    client, server = COLOURS[1], COLOURS[0]
+    client = COLOURS[1]
+    server = COLOURS[0]
     boxes = [
-        (1.0, 0.55, "sampled clients\ntrain their\ncluster's model", client),
-        (1.0, 2.3, "losses\nof their\nlocal steps", client),
-        (3.3, 2.3, "reward ω:\nnear 1 for losses\nnear the mean", server),
-        (5.6, 2.3, "matrix P:\nmean reward of k\nin j's company", server),
-        (7.8, 2.3, "affinity W:\nlike rows of P\nare close", server),
-        (10.0, 2.3, "split:\ncut W into 2 … n,\nif well apart", server),
-        (10.0, 0.55, "each part gets\na copy of\nthe model", server),
-        (5.6, 0.55, "average the models\nwithin each cluster", server),
+        (1.3, 5.0, "sampled clients train\ntheir cluster's model", client),
+        (1.3, 2.8, "average the models\nwithin each cluster", server),
+        (1.3, 0.6, "each part gets\na copy of the model", server),
+        (4.5, 5.0, "losses of their\nlocal steps", client),
+        (4.5, 3.9, "reward ω: near 1 for\nlosses near the mean", server),
+        (4.5, 2.8, "matrix P: mean reward\nof k in j's company", server),
+        (4.5, 1.7, "affinity W: like rows\nof P are close", server),
+        (4.5, 0.6, "split: cut W into\n2 … n, if well apart", server),
     ]
     for x, y, words, colour in boxes:
         look = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": colour, "lw": 1.6}
-        ax.text(x, y, words, ha="center", va="center", fontsize=8.5, bbox=look)
+        ax.text(x, y, words, ha="center", va="center", fontsize=9.5, bbox=look)
     arrow = {"arrowstyle": "->", "color": INK, "lw": 1.2}
     ends = [
-        ((1.0, 1.05), (1.0, 1.8)),
-        ((1.7, 2.3), (2.3, 2.3)),
-        ((4.25, 2.3), (4.6, 2.3)),
-        ((6.6, 2.3), (6.95, 2.3)),
-        ((8.6, 2.3), (9.05, 2.3)),
-        ((10.0, 1.8), (10.0, 1.05)),
-        ((9.05, 0.55), (6.9, 0.55)),
-        ((4.3, 0.55), (2.1, 0.55)),
-        ((2.1, 0.75), (4.3, 0.75)),
+        ((2.4, 5.0), (3.6, 5.0)),
+        ((4.5, 4.65), (4.5, 4.25)),
+        ((4.5, 3.55), (4.5, 3.15)),
+        ((4.5, 2.45), (4.5, 2.05)),
+        ((4.5, 1.35), (4.5, 0.95)),
+        ((3.35, 0.6), (2.45, 0.6)),
+        ((1.3, 0.95), (1.3, 2.45)),
+        ((1.0, 4.65), (1.0, 3.15)),
+        ((1.6, 3.15), (1.6, 4.65)),
     ]
     for start, end in ends:
         ax.annotate("", xy=end, xytext=start, arrowprops=arrow)
-    ax.text(6.75, 1.65, "when P is at rest", ha="center", fontsize=8.5)
-    ax.text(3.2, 0.95, "models, in every round", ha="center", fontsize=8.5)
-    ax.text(3.2, 0.2, "one model back", ha="center", fontsize=8.5)
+    ax.text(4.65, 2.25, "when P is at rest", va="center", fontsize=9)
+    ax.text(0.9, 3.9, "models", ha="right", va="center", fontsize=9)
+    ax.text(1.7, 3.9, "one model back", va="center", fontsize=9)
     return fig
 
 
@@ -188,7 +196,7 @@ def rule_group(name: str) -> str:
     elif "β" in name:
         group = "corrected, another β"
     else:
-        group = "corrected, something changed"
+        group = "corrected, and with one thing changed"
     return group
 
 
@@ -233,13 +241,7 @@ def _annotated(ax: Axes, cells: DataFrame, plain: Sequence[str]) -> None:
     ax.tick_params(length=0)
 
 
-def at_updates(course, budget: float, metric: str, last: int = 3) -> float:
-    """The mean of a run's last evaluations within ``budget`` client updates."""
-    within = course[metric][course["client_updates"] <= budget]
-    return float(within.iloc[-last:].mean())
-
-
-def jump(course, plain, metric: str) -> float:
+def jump(course: DataFrame, plain: DataFrame, metric: str) -> float:
     """What a run gains at its first split, less what ``plain`` gains then.
 
     From the last evaluation before the split to the second one after it; nan if it
@@ -254,8 +256,11 @@ def jump(course, plain, metric: str) -> float:
 
 
 def in_step(
-    frame, records: dict[str, dict[str, Any]], last: int = 3, table: str = "cifar100"
-):
+    frame: DataFrame,
+    records: dict[str, dict[str, Any]],
+    last: int = 3,
+    table: str = "cifar100",
+) -> DataFrame:
     """The frame of a table, cut where FedGWC's runs end.
 
     Each metric is the mean of the last evaluations within FedGWC's rounds; clusters
@@ -275,18 +280,174 @@ def in_step(
     return frame
 
 
-def stored(table: str, last: int = 1):
+def stored(table: str, last: int = 1) -> DataFrame:
     """One line per run of a table."""
     return common.read("fedgwc", table, TABLES[table]("laptop"), last=last)
 
 
-def stored_in_step(table: str):
+def own_scale(table: str) -> DataFrame | None:
+    """The runs of ``emnist`` or ``cifar100_long``, whole seeds only; None if none."""
+    made = _whole_seeds(table)
+    if not made:
+        return None
+    return common.read("fedgwc", table, made, last=3)
+
+
+def _whole_seeds(table: str) -> list[Task]:
+    """The tasks of a larger table whose seed is run to the end in all rows."""
+    path = common.results("fedgwc") / f"{table}.json"
+    if not path.exists():
+        return []
+    done = tables.by_key(path)
+    wanted = [*TABLES[table]("workstation"), *TABLES[table]("paper")]
+    missing = {task.seed for task in wanted if task.key not in done}
+    return [task for task in wanted if task.seed not in missing]
+
+
+LARGER = {  # table -> what it is
+    "emnist": "EMNIST, 400 clients, 3,000 rounds (Table 1)",
+    "cifar100_long": "CIFAR-100, 100 clients, 10,000 rounds (Table 1)",
+    "k_min": "CIFAR-100, 30 clients, 480 rounds, other least sizes",
+}
+
+
+def larger_runs() -> DataFrame | str:
+    """The larger runs that are in, by table and row; words as long as there are none."""
+    import pandas as pd
+
+    lines = {}
+    for table, name in LARGER.items():
+        runs = own_scale(table)
+        if runs is None:
+            continue
+        means = runs.groupby("row", sort=False)[[VALUE, "client_updates", "clusters"]]
+        for row, line in means.mean().iterrows():
+            lines[name, row] = {
+                "balanced": f"{100 * line[VALUE]:.1f}",
+                "client updates": f"{line['client_updates']:,.0f}",
+                "clusters at the end": f"{line['clusters']:.1f}",
+                "seeds": str(runs["seed"].nunique()),
+            }
+    if not lines:
+        return f"not in yet: {'; '.join(LARGER.values())}"
+    return pd.DataFrame(lines).T
+
+
+def looks() -> DataFrame | None:
+    """Every look of each rule in the runs of table ``looks``: a line per run and rule.
+
+    ``looks`` are [round, clusters found, Rand index]; ``split`` is the round of the
+    first split, 0 without one, ``rand`` its Rand index and ``rand_of_one`` that of one
+    big cluster. None as long as no seed is whole.
+    """
+    import pandas as pd
+
+    made = [task for task in _whole_seeds("looks") if task.tags["row"] == "Watch"]
+    if not made:
+        return None
+    records = tables.by_key(common.results("fedgwc") / "looks.json")
+    names = list(lookers(5))
+    lines = []
+    for task in made:
+        final = records[task.key]["metrics"]["final"]
+        setting = str(task.tags["setting"])
+        sizes = LEVEL_SIZES.get(setting, (20, 20))
+        alone = metrics.rand_index(np.repeat(range(len(sizes)), sizes), np.zeros(40))
+        for r, name in enumerate(names):
+            line: dict[str, Any] = {"setting": setting, "seed": task.seed}
+            line |= {"rule": name}
+            line |= {"groups": len(sizes), "rand_of_one": alone}
+            line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
+            line |= {"rand": final.get(f"rand_{r}", alone)}
+            for score in ("was", "wadb"):
+                line[score] = final.get(f"{score}_{r}", np.nan)
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def looked_rivals() -> DataFrame | None:
+    """IFCA and FeSEM in the runs of table ``looks``, whole seeds only; None if none."""
+    made = [task for task in _whole_seeds("looks") if task.tags["row"] != "Watch"]
+    if not made:
+        return None
+    return common.read("fedgwc", "looks", made)
+
+
+def joined(*frames: DataFrame) -> DataFrame:
+    """Frames one below the other, with the columns that they share."""
+    import pandas as pd
+
+    return pd.concat(frames, join="inner", ignore_index=True)
+
+
+def played_looks() -> DataFrame:
+    """The same columns, of plays with drawn losses: three levels, no training.
+
+    40 clients with mean losses 0, 0.5 and 1.5, 5 sampled in a round, 1,800 rounds; each
+    rule stops at its first split.
+    """
+    import pandas as pd
+
+    sizes = LEVEL_SIZES["levels"]
+    level = np.repeat([0.0, 0.5, 1.5], sizes)
+    lines = []
+    for name, rule in lookers(5, epsilons=(6e-5,)).items():
+        past = theory.play(rule, level, 5, 1800, again=True, seed=3)
+        found = past.labels.numpy()
+        rand = metrics.rand_index(level, found)
+        last = [past.first, int(found.max()) + 1, round(rand, 3)]
+        seen = [[t, 1, 0.0] for t in past.looks if t != past.first]
+        if past.first:
+            seen.append(last)
+        line = {"setting": "levels, drawn losses", "seed": 3, "rule": name}
+        lines.append(line | {"looks": seen, "split": past.first, "rand": rand})
+    return pd.DataFrame(lines)
+
+
+def draw_looks(runs: DataFrame) -> Figure:
+    """When each rule looks (rings), when it splits (dots), and what it finds."""
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import COLOURS, style
+
+    style()
+    settings = list(dict.fromkeys(runs["setting"]))
+    names = list(dict.fromkeys(runs["rule"]))
+    height = 0.9 + 0.34 * len(names)
+    fig = Canvas(figsize=(9.4, height * len(settings)))
+    axes = fig.subplots(len(settings), 1, squeeze=False, sharex=True)[:, 0]
+    for ax, setting in zip(axes, settings, strict=True):
+        own = runs[runs["setting"] == setting]
+        for line in own.itertuples():
+            y = names.index(line.rule) + 0.16 * (line.seed - own["seed"].mean())
+            vain = [t for t, clusters, _ in line.looks if clusters == 1]
+            split = [look for look in line.looks if look[1] > 1]
+            ax.plot(vain, [y] * len(vain), "o", mfc="none", mec="0.5", ms=5)
+            ax.plot([t for t, *_ in split], [y] * len(split), "o", color=COLOURS[0])
+            for t, clusters, rand in split[:1]:
+                words = f"  {clusters} clusters, Rand {rand:.2f}"
+                ax.text(t, y, words, va="center", fontsize=8)
+        ax.set_yticks(range(len(names)), names, fontsize=8.5)
+        ax.set(ylim=(len(names) - 0.5, -0.5))
+        ax.set_title(setting, loc="left")
+    axes[-1].set(xlabel="round", xlim=(0, 1800))
+    return fig
+
+
+def recorded_first_looks() -> list[dict[str, Any]]:
+    """When the printed rule first looked, by reading; empty in the older record."""
+    path = common.results("fedgwc") / "null_splits.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return record.get("fires", [])
+
+
+def stored_in_step(table: str) -> DataFrame:
     """The same, with each metric taken within FedGWC's rounds: see `in_step`."""
     records = tables.by_key(common.results("fedgwc") / f"{table}.json")
     return in_step(stored(table), records, table=table)
 
 
-def courses(table: str = "longer") -> dict:
+def courses(table: str = "longer") -> dict[str, list[DataFrame]]:
     """The curves of a table's runs: for each row a list, one frame per seed."""
     path = common.results("fedgwc") / f"{table}.json"
     return tables.curves(TABLES[table]("laptop"), path)
@@ -371,6 +532,159 @@ def with_cost(
     return table.fillna("–")
 
 
+def where_it_split() -> DataFrame:
+    """In how many runs FedGWC, corrected, had more than one cluster at the end."""
+    import pandas as pd
+
+    names = {
+        "cifar100": "CIFAR-100, α = 0.5 (Tables 1, 9)",
+        "beta": "the same with four other β (Table 5)",
+        "longer": "the same for longer (Figure 2)",
+    }
+    lines = {}
+    for table, name in names.items():
+        lines[name] = stored(table)
+    lines["mixes of levels (Tables 3, 6)"] = levels()
+    lines["clients all alike (Figure 6)"] = alike()
+    lines["visual domains (Tables 4, 7)"] = domains()
+    shown = {}
+    for name, runs in lines.items():
+        own = runs[runs["row"] == "FedGWC"]
+        split = int((own["clusters"] > 1).sum())
+        rounds = int(own["rounds"].max())
+        shown[name] = {"rounds": rounds, "split": f"{split} of {len(own)} runs"}
+    return pd.DataFrame(shown).T
+
+
+def alike() -> DataFrame:
+    """The homogeneous federations of Figure 6."""
+    runs = stored("heterogeneity")
+    return runs[runs["setting"] == "(100, 0, 0)"]
+
+
+def sampled_after_split() -> list[int]:
+    """Clients in a round after the split, for each run of `levels` that split."""
+    records = tables.by_key(common.results("fedgwc") / "heterogeneity.json")
+    out = []
+    for task in TABLES["heterogeneity"]("laptop"):
+        if task.tags["row"] != "FedGWC" or task.tags["setting"] == "(100, 0, 0)":
+            continue
+        last = records[task.key]["metrics"]["curves"]["labels"][-1]
+        sizes = np.bincount(last).tolist()
+        if len(sizes) > 1:
+            method = task.method
+            each = [num_sampled(method.sampled, n) for n in sizes]
+            out.append(sum(max(method.least, n) for n in each))
+    return out
+
+
+def settled_rivals() -> tuple[int, int]:
+    """Runs of IFCA and FeSEM on mixes whose members did not change at the end.
+
+    Returns how many have the same clusters at their last two evaluations, and how many
+    there are.
+    """
+    records = tables.by_key(common.results("fedgwc") / "heterogeneity.json")
+    settled = []
+    for task in TABLES["heterogeneity"]("laptop"):
+        if task.tags["row"] in ("IFCA", "FeSEM"):
+            labels = records[task.key]["metrics"]["curves"]["labels"]
+            settled.append(metrics.rand_index(labels[-2], labels[-1]) == 1)
+    return sum(settled), len(settled)
+
+
+def quality() -> DataFrame:
+    """WAS and WADB of Tables 1, 3 and 6, ours beside the paper's, and what ours cost.
+
+    Table 1 at 480 rounds. A dash is a score that does not exist: one cluster has none.
+    """
+    import pandas as pd
+
+    one = stored("longer").assign(setting="α = 0.5")
+    one = one[one["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
+    ours = pd.concat([one, levels()])
+    theirs = printed_of("1", "3", "6")
+    theirs = theirs[theirs["dataset"] != "femnist"].fillna({"setting": "α = 0.5"})
+    theirs = theirs[theirs["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
+    by = ["dataset", "setting", "row"]
+    scores = ["was", "wadb"]
+    mean = ours.groupby(by, sort=False)[[*scores, "clusters", "client_updates"]].mean()
+    paper = theirs.groupby(by, sort=False)[scores].mean()
+    table = pd.DataFrame(
+        {
+            "WAS, paper": paper["was"].reindex(mean.index),
+            "WAS, ours": mean["was"],
+            "WADB, paper": paper["wadb"].reindex(mean.index),
+            "WADB, ours": mean["wadb"],
+            "clusters, ours": mean["clusters"],
+            "client updates": mean["client_updates"],
+        }
+    )
+    shown = table.map("{:z.2f}".format)
+    shown["clusters, ours"] = table["clusters, ours"].map("{:.1f}".format)
+    shown["client updates"] = table["client updates"].map("{:,.0f}".format)
+    return shown.replace("nan", "–")
+
+
+def quality_dots(score: str = "was") -> Figure:
+    """WAS or WADB of Tables 3 and 6 as dots: a panel per mix, a line per method."""
+    from ...plots import dots
+
+    rows = ["FedGWC", "IFCA", "FeSEM", "Oracle", "Random members"]
+    ours = levels()
+    ours = ours[ours["row"].isin(rows)]
+    short = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}
+    theirs = printed_of("3", "6")
+    ours, theirs = (
+        frame.assign(cell=frame["dataset"].map(short) + "\n" + frame["setting"])
+        for frame in (ours, theirs)
+    )
+    fig = dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
+    for ax in fig.axes:
+        ax.set_xlabel(score.upper())
+    fig.axes[0].set_ylim(len(rows) - 0.5, -0.5)  # all panels share it
+    return fig
+
+
+def overlap(counts: np.ndarray, labels: np.ndarray) -> float:
+    """The mean overlap of the class mixes of two clusters, Σ min(share, share).
+
+    ``counts`` (K, C) are clients' samples by class, ``labels`` (K,) their clusters. 0:
+    no class in common; 1: the same mix.
+    """
+    mixes = []
+    for c in np.unique(labels):
+        total = counts[labels == c].sum(0)
+        mixes.append(total / total.sum())
+    pairs = [(i, j) for i in range(len(mixes)) for j in range(i)]
+    return float(np.mean([np.minimum(mixes[i], mixes[j]).sum() for i, j in pairs]))
+
+
+def class_overlap(draws: int = 1000) -> DataFrame:
+    """Figure 7 measured: overlap of classes between clusters, and in random ones.
+
+    The corrected rule's first look in the watched runs, where it split; the random
+    clusters have the same sizes.
+    """
+    import pandas as pd
+
+    lines = {}
+    for (setting, seed), final in watched_runs(all_seeds=True).items():
+        labels = np.array(final["found"][0])
+        if labels.max() == 0:
+            continue
+        counts = np.array(final["counts"])
+        rng = np.random.default_rng(0)
+        drawn = [overlap(counts, rng.permutation(labels)) for _ in range(draws)]
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        lines[f"{setting}, seed {seed}"] = {
+            "sizes": str(np.bincount(labels).tolist()),
+            "overlap": f"{overlap(counts, labels):.2f}",
+            "random clusters, 95 %": f"{low:.2f} to {high:.2f}",
+        }
+    return pd.DataFrame(lines).T
+
+
 def found_groups() -> DataFrame:
     """Levels and domains: the adjusted Rand index, and accuracy of three arms."""
     import pandas as pd
@@ -392,7 +706,7 @@ def found_groups() -> DataFrame:
 
 
 def long_runs() -> DataFrame:
-    """How the long runs end, and FedAvg within as many client updates as FedGWC.
+    """How the long runs stand at round 480, where all have as many client updates.
 
     The last column is FedGWC's lead in balanced accuracy, in points, seeds paired.
     """
@@ -409,7 +723,6 @@ def long_runs() -> DataFrame:
         for row in table.index
         if row != "FedGWC"
     }
-    table.loc["FedAvg, at most as many updates"] = _fedavg_at_equal_updates(shown)
     table[[*scores]] = table[[*scores]].mul(100).round(1)
     table["clusters"] = table["clusters"].round(1)
     table["client_updates"] = table["client_updates"].round().astype(int)
@@ -421,66 +734,94 @@ def long_runs() -> DataFrame:
     return table.rename(index=NAMES, columns=heads)
 
 
-def _fedavg_at_equal_updates(columns: Sequence[str]) -> dict[str, float]:
-    runs = courses()
-    ends: dict[str, list[float]] = {name: [] for name in columns}
-    for own, plain in zip(runs["FedGWC"], runs["no clusters"], strict=True):
-        budget = own["client_updates"].iloc[-1]
-        for name in columns:
-            last = 1 if name in COUNTS else 3
-            ends[name].append(at_updates(plain, budget, name, last))
-    return {name: float(np.mean(values)) for name, values in ends.items()}
-
-
 def final_sizes(row: str) -> list[list[int]]:
     """The sizes of a row's clusters at the end of the long runs, a list per seed."""
     labels = [np.asarray(run["labels"].iloc[-1]) for run in courses()[row]]
     return [np.bincount(own).tolist() for own in labels]
 
 
-def first_splits() -> list[float]:
-    """The first evaluation of each long run with more than one cluster, by seed."""
-    runs = courses()["FedGWC"]
-    return [run["round"][run["clusters"] > 1].min() for run in runs]
-
-
 def long_curves() -> Figure:
-    """Figure 2: balanced accuracy of the long runs, over rounds and client updates."""
+    """Figure 2: balanced accuracy of the long runs over client updates.
+
+    FedGWC and random members are drawn only if they split; else they are FedAvg.
+    """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import curves, style
 
     style()
-    fig = Canvas(figsize=(9.8, 3.5))
-    axes = fig.subplots(1, 2, sharey=True)
+    fig = Canvas(figsize=(7.6, 3.5))
+    ax = fig.add_subplot()
     runs = courses()
-    rows = ["no clusters", "FedGWC", "Random members", "FeSEM", "IFCA", "LocalOnly"]
-    wanted = [VALUE, "round", "client_updates"]
-    means = {
-        NAMES.get(row, row): sum(run[wanted] for run in runs[row]) / len(runs[row])
-        for row in rows
-    }
-    for ax, unit in zip(axes, ("round", "client_updates"), strict=True):
-        curves(means, VALUE, x=unit, ax=ax)
-    axes[0].get_legend().remove()
-    for first in first_splits():
-        axes[0].axvline(first, color="0.7", linestyle=":", zorder=0)
+    wanted = [VALUE, "client_updates"]
+    means = {}
+    for row in (
+        "no clusters",
+        "FedGWC",
+        "Random members",
+        "FeSEM",
+        "IFCA",
+        "LocalOnly",
+    ):
+        split = any((run["clusters"] > 1).any() for run in runs[row])
+        if row == "no clusters" or split:
+            total = sum(run[wanted] for run in runs[row])
+            means[NAMES.get(row, row)] = total / len(runs[row])
+    if "FedGWC" not in means:
+        means = {"FedAvg = FedGWC": means.pop("FedAvg"), **means}
+    curves(means, VALUE, x="client_updates", ax=ax)
     return fig
 
 
-def watched_runs() -> dict[str, dict[str, Any]]:
-    """What the rules saw in the watched runs of the first seed, by setting."""
+def watched_runs(all_seeds: bool = False) -> dict[Any, dict[str, Any]]:
+    """What the rules saw in the watched runs of the first seed, by setting.
+
+    With ``all_seeds`` by setting and seed.
+    """
     records = tables.by_key(common.results("fedgwc") / "rules.json")
-    tasks = [task for task in TABLES["rules"]("laptop") if task.seed == 0]
-    return {
-        task.tags["setting"]: records[task.key]["metrics"]["final"] for task in tasks
-    }
+    out: dict[Any, dict[str, Any]] = {}
+    for task in TABLES["rules"]("laptop"):
+        setting = task.tags["setting"]
+        final = records[task.key]["metrics"]["final"]
+        if all_seeds:
+            out[setting, task.seed] = final
+        elif task.seed == 0:
+            out[setting] = final
+    return out
+
+
+def without_test(setting: str = "α = 0.5") -> DataFrame:
+    """What the corrected rule's first look finds without the test against chance."""
+    import pandas as pd
+
+    r = list(watched_rules()).index("corrected, no test against chance")
+    lines = {}
+    for (name, seed), final in watched_runs(all_seeds=True).items():
+        if name != setting:
+            continue
+        was = final[f"was_{r}"]
+        split = final[f"clusters_{r}"] > 1
+        lines[f"seed {seed}"] = {
+            "first look": f"round {final[f'first_{r}']}",
+            "sizes": str(np.bincount(final["found"][r]).tolist()),
+            "WAS (paper: 0.1)": f"{was:.2f}" if split else "–",
+        }
+    return pd.DataFrame(lines).T
+
+
+LOOKED_AT = {  # setting -> what the lines part: the truth, or what was found
+    "α = 0.05": None,
+    "(40, 30, 30)": (12, 9, 9),
+    "(100, 0, 0)": None,
+    "clean, noise, blur": (12, 9, 9),
+}
 
 
 def matrices_at_first_look(*settings: str) -> Figure:
     """Figures 5 to 8: P, W and the plane of W's eigenvectors, a line per setting.
 
     They are those of the corrected rule's first look, in the stored runs of seed 0.
+    Lines and colours are the hidden groups, or where there are none what was found.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -491,11 +832,40 @@ def matrices_at_first_look(*settings: str) -> Figure:
     axes = fig.subplots(len(settings), 3, squeeze=False)
     runs = watched_runs()
     for line, setting in zip(axes, settings, strict=True):
+        truth = LOOKED_AT[setting]
         final = runs[setting]
         classes = (np.array(final["counts"]) > 0).sum(1)
-        found = np.array(final["found"][0])
-        draw_look(line, torch.tensor(final["P"]), 0.5, found, classes)
+        labels = np.array(final["found"][0])
+        clusters = int(labels.max()) + 1
+        if truth is not None:
+            labels = np.repeat(range(len(truth)), truth)
+        draw_look(line, torch.tensor(final["P"]), 0.5, labels, classes)
         line[0].set_ylabel(setting)
+        line[2].set_title(f"found: {clusters} cluster{'s' * (clusters > 1)}")
+    return fig
+
+
+def mse_of_watched(setting: str = "α = 0.05") -> Figure:
+    """Figure 4: the MSE that each version watches, recorded in training; first seed."""
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import style
+
+    style()
+    records = tables.by_key(common.results("fedgwc") / "rules.json")
+    task = next(t for t in TABLES["rules"]("laptop") if t.tags["setting"] == setting)
+    curves = records[task.key]["metrics"]["curves"]
+    names = list(watched_rules())
+    fig = Canvas(figsize=(7.4, 3.1))
+    ax = fig.add_subplot()
+    for name in ("as printed, ε = 1e-5", "as released, ε = 1e-5", "corrected"):
+        mse = curves[f"mse_{names.index(name)}"]
+        ax.semilogy(curves["round"], mse, "o-", ms=3, label=name.split(",")[0])
+    ax.axhline(1e-5, color="0.5", linestyle=":")
+    ax.axhline(2e-3, color="0.5", linestyle="--")
+    ax.set(xlabel="round", ylabel="MSE")
+    ax.set_title("CIFAR-10, α = 0.05. Dotted: the paper's ε; dashed: ours")
+    ax.legend()
     return fig
 
 
@@ -511,57 +881,98 @@ def draw_look(axes: Any, P: Any, beta: float, found: Any, names: Any) -> None:
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
 
 
-def evolution() -> Figure:
-    """Figures 3 and 7: who is in which cluster, and each cluster's sorted shares."""
-    import matplotlib as mpl
+class Split(NamedTuple):
+    """A cluster at the round in which it was split."""
+
+    round: int
+    members: Tensor  # (n,)
+    block: Tensor  # (n, n) what the rule saw of P one round before
+    labels: Tensor  # (n,) the parts
+
+
+def run_and_watch(
+    rule: FedGWC, fed: Federation, rounds: int
+) -> tuple[np.ndarray, list[Split]]:
+    """Train with FedGWC: each round's clusters (rounds, K), and all splits."""
+    state = rule.init(fed)
+    course = []
+    splits = []
+    for t in range(rounds):
+        before = state
+        state = rule.step(before, fed, t)
+        course.append(state.clusters.numpy().copy())
+        for c in range(int(before.clusters.max()) + 1):
+            members = (before.clusters == c).nonzero()[:, 0]
+            after = state.clusters[members]
+            if after.unique().numel() > 1:
+                block = rule.block(before.P, before.visits, members)
+                labels = after.unique(return_inverse=True)[1]
+                splits.append(Split(t + 1, members, block, labels))
+    return np.array(course), splits
+
+
+def split_tree(course: np.ndarray, names: np.ndarray) -> Figure:
+    """Who is in which cluster over the rounds: each client a line, a split a fork.
+
+    ``course`` (rounds, K) are clusters; ``names`` (K,) tell hidden kinds, by which
+    lines are coloured.
+    """
     from matplotlib.figure import Figure as Canvas
 
-    from ...clustering import steady_names
-    from ...plots import style
+    from ...plots import COLOURS, style
 
     style()
-    course = courses()["FedGWC"][0]
-    labels = steady_names([*course["labels"]])  # (evaluations, clients)
-    last = labels[-1]
-    counts = np.array(watched_runs()["α = 0.5"]["counts"])  # (clients, classes)
-    shares = counts / counts.sum(1, keepdims=True)
-    sorted_shares = np.sort(shares)[:, ::-1]
-    fig = Canvas(figsize=(10, 3))
-    left, right = fig.subplots(1, 2)
-    colours = mpl.colormaps["tab10"]
-    order = last.argsort(kind="stable")
-    step = course["round"].iloc[1] - course["round"].iloc[0]
-    ends = (course["round"].iloc[0] - step / 2, course["round"].iloc[-1] + step / 2)
-    image = labels[:, order].T
-    box = (*ends, len(last), 0)
-    left.imshow(
-        image,
-        aspect="auto",
-        cmap=colours,
-        vmin=0,
-        vmax=9,
-        extent=box,
-        interpolation="nearest",
-    )
-    left.set(xlabel="round", ylabel="clients, by last cluster")
-    left.set_title("who is in which cluster")
-    for c in range(int(last.max()) + 1):
-        mean = sorted_shares[last == c].mean(0)[:10]
-        name = f"{int((last == c).sum())} clients"
-        right.plot(range(1, 11), mean, "o-", color=colours(c % 10), label=name)
-    right.set(xlabel="a client's classes, largest first", ylabel="share")
-    right.set_title("sorted class shares")
-    right.legend(fontsize=8)
+    fig = Canvas(figsize=(8.4, 3.4))
+    ax = fig.add_subplot()
+    rounds, K = course.shape
+    order = np.lexsort([names, *course[:: max(1, rounds // 50)]])
+    place = np.empty((rounds, K))
+    for t in range(rounds):
+        gap = 2.5 * course[t][order]  # clusters keep their distance
+        _, rank = np.unique(gap, return_inverse=True)
+        place[t, order] = np.arange(K) + 2.5 * rank
+    place -= place.mean(1, keepdims=True)
+    kinds = list(dict.fromkeys(names.tolist()))
+    for k in range(K):
+        colour = COLOURS[kinds.index(names[k])]
+        ax.plot(range(1, rounds + 1), place[:, k], color=colour, linewidth=1.2)
+    for kind in kinds:
+        ax.plot([], [], color=COLOURS[kinds.index(kind)], label=str(kind))
+    ax.set(xlabel="round", yticks=[], ylabel="clients")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return fig
+
+
+def draw_splits(splits: Sequence[Split], beta: float, held: np.ndarray) -> Figure:
+    """Figure 3: the members of each cluster in the plane, when it was split.
+
+    ``held`` (K,) is written into the points.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import spokes, style
+
+    style()
+    fig = Canvas(figsize=(3.4 * len(splits), 3.1))
+    axes = fig.subplots(1, len(splits), squeeze=False)[0]
+    for ax, split in zip(axes, splits, strict=True):
+        _, plane = theory.pictured(split.block, beta)
+        spokes(plane, split.labels, names=held[split.members.numpy()], ax=ax)
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(f"round {split.round}: {len(split.members)} clients")
     return fig
 
 
 # --- plays ---
 
 
+NULL_WAYS = ("one look", "whole run", "all sampled")
+
+
 def null_splits(way: str = "one look") -> DataFrame:
     """The record of equal clients that were split, one line per size and version.
 
-    ``way`` is "one look" or "whole run"; ``share`` is the share of plays that split.
+    ``way`` is one of ``NULL_WAYS``; ``share`` is the share of plays that split.
     """
     import pandas as pd
 
@@ -573,15 +984,16 @@ def null_splits(way: str = "one look") -> DataFrame:
 
 
 def null_map() -> Figure:
-    """How often each version splits equal clients, by their number: two heat maps."""
+    """How often each version splits equal clients, by their number: heat maps."""
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import style
 
     style()
-    fig = Canvas(figsize=(10, 2.5))
-    axes = fig.subplots(1, 2, sharey=True)
-    for ax, way in zip(axes, ("one look", "whole run"), strict=True):
+    ways = [way for way in NULL_WAYS if len(null_splits(way))]
+    fig = Canvas(figsize=(6.6, 2.3 * len(ways)))
+    axes = fig.subplots(len(ways), 1, sharex=True)
+    for ax, way in zip(axes, ways, strict=True):
         plays = null_splits(way)
         order = list(theory.versions())
         share = plays.pivot(index="version", columns="clients", values="share")
@@ -593,13 +1005,12 @@ def null_map() -> Figure:
             ax.text(j, i, words, ha="center", va="center", fontsize=9, color=ink)
         ax.set_xticks(range(len(share.columns)), share.columns)
         ax.set_yticks(range(len(order)), order)
-        ax.set(xlabel="clients, all alike")
         rounds = plays["rounds"].iloc[0]
-        ax.set_title(
-            f"{way}, {rounds} rounds: % of {plays['runs'].iloc[0]} plays split"
-        )
+        runs = plays["runs"].iloc[0]
+        ax.set_title(f"{way}, {rounds} rounds: % of {runs} plays split", loc="left")
         ax.grid(visible=False)
         ax.tick_params(length=0)
+    axes[-1].set(xlabel="clients, all alike")
     return fig
 
 
@@ -712,7 +1123,10 @@ def server_times() -> DataFrame:
 
 
 def draw_losses(fed: Any, losses: Any, usual: int) -> Figure:
-    """Who holds which classes, and the losses of all clients; the first are usual."""
+    """Who holds which classes, and all clients' losses with m ± σ, as in Figure 1.
+
+    The first ``usual`` clients are those with all classes.
+    """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import class_map, style
@@ -722,10 +1136,14 @@ def draw_losses(fed: Any, losses: Any, usual: int) -> Figure:
     left, right = fig.subplots(1, 2)
     class_map(fed.truth.counts, fed.truth.labels, ax=left)
     steps = range(1, losses.shape[1] + 1)
+    mean = losses.mean(0)
+    spread = losses.std(0)
+    right.fill_between(steps, mean - spread, mean + spread, color="0.85")
+    right.plot(steps, mean, "--", color="0.3")
     right.plot(steps, losses[:usual].T, color="C0", linewidth=1)
     right.plot(steps, losses[usual:].T, color="C1", linewidth=1.5)
     right.set(xlabel="local step", ylabel="loss")
-    right.set_title("all digits (blue), one digit (orange)")
+    right.set_title("blue: all digits; orange: one; grey: m ± σ")
     return fig
 
 

@@ -33,7 +33,7 @@ others were not tuned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ CURVES = (
 class Scale:
     """What a profile changes."""
 
-    data: dict[str, Callable[[], Any]]  # a network for each data set
+    data: Mapping[str, Callable[[], Any]]  # a network for each data set
     clients: int
     size: int  # samples of a client, for training and testing
     test: float
@@ -132,47 +132,58 @@ _ours = replace(_local, lr=0.05, steps=7, batch_size=16, drop_last=False, augmen
 _small = {"digits": partial(models.mlp, 64, (32,), 10)}
 SCALES = {
     "smoke": Scale(
-        _small,
-        30,
-        40,
-        0.4,
-        0.2,
-        12,
-        12,
-        12,
-        6,
-        40,
-        4,
-        replace(_ours, lr=0.1),
-        0.01,
-        0.01,
-        range(1),
+        data=_small,
+        clients=30,
+        size=40,
+        test=0.4,
+        sampled=0.2,
+        rounds=12,
+        short=12,
+        long=12,
+        few=6,
+        watched=40,
+        every=4,
+        local=replace(_ours, lr=0.1),
+        eps=0.01,
+        patient=0.01,
+        seeds=range(1),
     ),
     "laptop": Scale(
-        {"cifar100": _network(100), "cifar10": _network(10)},
-        *(30, 200, 0.4, 0.2, 120, 90, 150, 40, 170, 10, _ours, 2e-3, 2e-4, range(3)),
+        data={"cifar100": _network(100), "cifar10": _network(10)},
+        clients=30,
+        size=200,
+        test=0.4,
+        sampled=0.2,
+        rounds=120,
+        short=90,
+        long=150,
+        few=40,
+        watched=170,
+        every=10,
+        local=_ours,
+        eps=2e-3,
+        patient=2e-4,
+        seeds=range(3),
     ),
     "paper": Scale(
-        {
+        data={
             "cifar100": partial(_theirs, classes=100),
             "cifar10": partial(_theirs, classes=10),
         },
-        *(
-            100,
-            500,
-            0.0,
-            0.1,
-            20_000,
-            10_000,
-            10_000,
-            10_000,
-            10_000,
-            100,
-            _local,
-            1e-5,
-            1e-5,
-            range(3),
-        ),
+        clients=100,
+        size=500,
+        test=0.0,
+        sampled=0.1,
+        rounds=20_000,
+        short=10_000,
+        long=10_000,
+        few=10_000,
+        watched=10_000,
+        every=100,
+        local=_local,
+        eps=1e-5,
+        patient=1e-5,
+        seeds=range(3),
         official=True,
     ),
 }
@@ -186,13 +197,13 @@ def pick(scale: Scale, dataset: str) -> str:
 def task(
     profile: str,
     dataset: str,
-    law: Callable,
+    law: Callable[..., Any],
     seed: int,
     method: Any,
     rounds: int,
-    tags: dict,
+    tags: dict[str, Any],
     base: str | None = None,
-    **changes,
+    **changes: Any,
 ) -> Task:
     """One run; ``base`` is the data set that a generated one is made of."""
     scale = SCALES[profile]
@@ -228,9 +239,7 @@ def client_mixtures(scale: Scale, alpha: float) -> Callable[..., partition.Parti
 
 
 def slow(scale: Scale, rounds: int) -> int:
-    """Rounds in which all clients together train as often as the sampled ones do in
-    ``rounds``.
-    """
+    """Rounds of all clients with as many client updates as ``rounds`` of a sample."""
     return max(1, round(rounds * scale.some / scale.clients))
 
 
@@ -243,15 +252,17 @@ def gwc(scale: Scale, **changes: Any) -> FedGWC:
 
 
 def released(scale: Scale) -> FedGWC:
-    """The authors' code, with the profile's ε and the paper's best β: as many clients
-    of every cluster.
+    """The authors' code, with the profile's ε and the paper's best β.
+
+    It samples as many clients of every cluster.
     """
     return FedGWC.as_released(sampled=scale.some, eps=scale.eps, beta=0.5)
 
 
 def aggregators(scale: Scale) -> dict[str, Callable[..., Any]]:
     """Table 9's, each with its settings but for who is sampled."""
-    lr, steps = scale.local.lr, 4
+    lr = scale.local.lr
+    steps = 4
     return {
         "FedAvg": FedAvg,
         "FedAvgM": partial(FedAvgM, server_lr=0.1),
@@ -263,27 +274,22 @@ def aggregators(scale: Scale) -> dict[str, Callable[..., Any]]:
 
 
 def rivals(scale: Scale) -> Iterator[tuple[int, str, str, Any, dict[str, Any]]]:
-    """Rows of Tables 1, 8 and 9: clusters asked for (0: it finds them), row,
-    aggregator, method, changes.
+    """Rows of Tables 1, 8 and 9, each with what it changes in a task.
+
+    Clusters asked for (0: it finds them), row, aggregator, method, changes. FedAvg goes
+    on for half as long again, for rows that train more clients in a round.
     """
-    T = scale.rounds
-    for name, make in aggregators(
-        scale
-    ).items():  # FedAvg goes on, for those that train more clients in a round
-        yield (
-            1,
-            "no clusters",
-            name,
-            make(sampled=scale.sampled),
-            {"rounds": T + T // 2} if name == "FedAvg" else {},
-        )
+    rounds = scale.rounds
+    for name, make in aggregators(scale).items():
+        longer = {"rounds": rounds + rounds // 2} if name == "FedAvg" else {}
+        yield 1, "no clusters", name, make(sampled=scale.sampled), longer
         yield 0, "FedGWC", name, gwc(scale, aggregator=make()), {}
     yield 0, "FedGWC as released", "FedAvg", released(scale), {}
     yield 0, "Random members", "FedAvg", Shuffled(**all_fields(gwc(scale))), {}
     yield scale.clients, "LocalOnly", "none", LocalOnly(scale.sampled), {}
     yield 0, "CFL", "FedAvg", CFL(sampled=scale.sampled), {}
     for C in (2, 3, 4, 5):
-        everybody = {"rounds": slow(scale, T), "every": slow(scale, scale.every)}
+        everybody = {"rounds": slow(scale, rounds), "every": slow(scale, scale.every)}
         yield C, "FeSEM", "FedAvg", FeSEM(C), everybody
         yield C, "IFCA", "FedAvg", IFCA(C, sampled=scale.sampled), {}
 
@@ -292,20 +298,20 @@ def cifar100(profile: str) -> list[Task]:
     """Tasks of Tables 1, 8 and 9."""
     scale = SCALES[profile]
     dataset = pick(scale, "cifar100")
-    return [
-        task(
-            *(profile, dataset, client_mixtures(scale, 0.5), seed, method),
-            **{"rounds": scale.rounds, "tags": {"C": C, "row": row, "aggregator": name}}
-            | changes,
-        )
-        for seed in scale.seeds
-        for C, row, name, method, changes in rivals(scale)
-    ]
+    law = client_mixtures(scale, 0.5)
+    tasks = []
+    for seed in scale.seeds:
+        for C, row, name, method, changes in rivals(scale):
+            tags = {"C": C, "row": row, "aggregator": name}
+            how: dict[str, Any] = {"rounds": scale.rounds, "tags": tags} | changes
+            tasks.append(task(profile, dataset, law, seed, method, **how))
+    return tasks
 
 
 def longer(profile: str) -> list[Task]:
-    """Some rows of Table 1 for longer, and IFCA and FeSEM with as many clusters as
-    FedGWC then finds; none at paper scale, which is long enough.
+    """Some rows of Table 1 for longer, and IFCA and FeSEM with eight clusters.
+
+    None at paper scale, which is long enough.
     """
     scale = SCALES[profile]
     if scale.official:
@@ -322,21 +328,16 @@ def longer(profile: str) -> list[Task]:
         for C, row, name, m, more in some
         if C == 5
     ]
-    return [
-        task(
-            *(
-                profile,
-                pick(scale, "cifar100"),
-                client_mixtures(scale, 0.5),
-                seed,
-                method,
-            ),
-            **{"rounds": far.rounds, "every": far.every, "tags": {"C": C, "row": row}}
-            | changes,
-        )
-        for seed in scale.seeds
-        for C, row, _, method, changes in some + eight
-    ]
+    dataset = pick(scale, "cifar100")
+    law = client_mixtures(scale, 0.5)
+    usual = {"rounds": far.rounds, "every": far.every}
+    tasks = []
+    for seed in scale.seeds:
+        for C, row, _, method, changes in some + eight:
+            tags = {"C": C, "row": row}
+            how: dict[str, Any] = usual | {"tags": tags} | changes
+            tasks.append(task(profile, dataset, law, seed, method, **how))
+    return tasks
 
 
 MIXES = {
@@ -355,7 +356,7 @@ MIXES = {
 }
 
 
-def mix(scale: Scale, dataset: str, setting: str) -> Callable[..., partition.Partition]:
+def mix(scale: Scale, dataset: str, setting: str) -> partial[partition.Partition]:
     """Groups of clients, each with its α (Tables 3 and 6)."""
     shares, alphas = MIXES.get(dataset, MIXES["cifar10"])[setting]
     law = partial(
@@ -371,29 +372,30 @@ def mix(scale: Scale, dataset: str, setting: str) -> Callable[..., partition.Par
 def arms(
     scale: Scale, groups: Sequence[int], rounds: int, eps: float
 ) -> Iterator[tuple[int, str, Any, dict[str, Any]]]:
-    """Rows of the cluster tables: clusters asked for (0: it finds them), row, method,
-    rounds; IFCA and FeSEM are told the number of groups. With three groups there are
-    controls, with one only the question whether it is split.
+    """Rows of the cluster tables, each with what it changes in a task.
+
+    Clusters asked for (0: it finds them), row, method, changes. IFCA and FeSEM are told
+    the number of groups. With three groups there are controls, with one only the
+    question whether it is split.
     """
-    C, own = len(groups), gwc(scale, eps=eps)
+    C = len(groups)
+    own = gwc(scale, eps=eps)
     yield 0, "FedGWC", own, {"rounds": rounds}
     if C == 3:
         yield 0, "Random members", Shuffled(**all_fields(own)), {"rounds": rounds}
         truth = tuple(np.repeat(range(C), groups).tolist())
         yield 0, "Oracle", Told(**all_fields(own), truth=truth), {"rounds": rounds}
     if C > 1:
-        yield (
-            C,
-            "FeSEM",
-            FeSEM(C),
-            {"rounds": slow(scale, scale.few), "every": slow(scale, scale.every)},
-        )
+        seldom = slow(scale, scale.every)
+        everybody = {"rounds": slow(scale, scale.few), "every": seldom}
+        yield C, "FeSEM", FeSEM(C), everybody
         yield C, "IFCA", IFCA(C, sampled=scale.sampled), {"rounds": scale.few}
 
 
 def heterogeneity(profile: str) -> list[Task]:
     """Tasks of Tables 3 and 6."""
-    scale, out = SCALES[profile], []
+    scale = SCALES[profile]
+    out = []
     for seed in scale.seeds:
         for dataset in scale.data:
             for setting in MIXES["cifar10"]:
@@ -417,7 +419,8 @@ DOMAINS = {
 
 def domains(profile: str) -> list[Task]:
     """Tasks of Tables 4 and 7."""
-    scale, out = SCALES[profile], []
+    scale = SCALES[profile]
+    out = []
     for seed in scale.seeds:
         for base in scale.data:
             for setting, shares in DOMAINS.items():
@@ -484,9 +487,7 @@ def beta(profile: str) -> list[Task]:
 
 
 def rules(scale: Scale) -> dict[str, FedGWC]:
-    """The rule as we correct it, printed and released, each step between them, and the
-    other β.
-    """
+    """The rule as we correct it, printed, released, all steps between, and other β."""
     printed = FedGWC.as_printed(sampled=scale.some, beta=0.5)
     uniform = replace(printed, eps=scale.eps, priority=False)  # as Watch samples
     own = gwc(scale)
@@ -530,11 +531,11 @@ def watched(profile: str) -> list[Task]:
     scale = SCALES[profile]
     out = []
     method = Watch(tuple(rules(scale).items()), scale.sampled)
-    kept = {
+    kept: dict[str, Any] = {
         "measure": measure_watch,
         "curves": tuple(f"mse_{r}" for r in range(len(method.rules))),
     }
-    settings = {  # how clients are dealt, and from which data set
+    settings: dict[str, tuple[str, Callable[..., Any]]] = {  # data set, law
         "α = 0.5": ("cifar100", client_mixtures(scale, 0.5)),
         "α = 0.05": ("cifar10", client_mixtures(scale, 0.05)),
         "(40, 30, 30)": ("cifar10", mix(scale, "cifar10", "(40, 30, 30)")),
@@ -641,14 +642,14 @@ def looks(profile: str) -> list[Task]:
     warmup = 4 if smoke else WARM
     watch = WatchAll(tuple(rules.items()), scale.some, warmup)
     curves = ("accuracy", "balanced_accuracy", "macro_f1")
-    watched = {
+    watched: dict[str, Any] = {
         "measure": partial(measure_looks, final=scale.rounds),
         "curves": (*curves, *(f"mse_{r}" for r in range(len(rules)))),
     }
     keep = {"curves": (*curves, "clusters", "labels", "ari", "rand", "client_updates")}
     tasks = []
     for seed in scale.seeds:
-        settings = {}
+        settings: dict[str, tuple[str, Callable[..., Any], int]] = {}
         for setting, (noise, blur, shares) in LOOKED_AT.items():
             name = domain_data(scale, dataset, shares, seed, noise, blur)
             settings[setting] = (name, partial(as_generated, name=name), 2)
@@ -658,7 +659,8 @@ def looks(profile: str) -> list[Task]:
         settings["levels"] = (dataset, levels, 3)
         settings["equal clients"] = (dataset, mix(scale, "cifar10", "(100, 0, 0)"), 1)
         for setting, (name, law, groups) in settings.items():
-            rows = [("Watch", watch, scale.rounds, scale.every, watched)]
+            rows: list[tuple[str, Any, int, int, dict[str, Any]]] = []
+            rows.append(("Watch", watch, scale.rounds, scale.every, watched))
             if groups > 1:
                 seldom = slow(scale, scale.every)
                 rounds = slow(scale, scale.rounds)
@@ -692,7 +694,7 @@ def least_sizes(profile: str) -> list[Task]:
     """
     scale = SCALES["smoke" if profile == "smoke" else "laptop"]
     far = replace(scale, rounds=4 * scale.rounds, every=2 * scale.every)
-    rows = {
+    rows: dict[str, Any] = {
         f"FedGWC, k_min = {least}": gwc(far, k_min=least) for least in (3, 6, 10, 15)
     }
     rows["Random members, same splits"] = Replayed(gwc(far))
@@ -947,7 +949,7 @@ def large() -> list[Task]:
             law = partial(partition.dirichlet, alpha=0.01)
             law = partial(law, clients=size.clients, test=0.0)
             net = partial(models.lenet5, shape=(1, 28, 28))
-            how = {"official": True}
+            how: dict[str, Any] = {"official": True}
         else:
             sampled = some = 10
             law = partial(as_published, name=name, clients=size.clients)

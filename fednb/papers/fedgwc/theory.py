@@ -1,23 +1,24 @@
-"""FedGWC's sections 5, A and D in numbers, and a server that is fed with drawn losses
-instead of trained clients.
+"""FedGWC's sections 5, A, B and D in numbers, and a server that is fed with drawn
+losses instead of trained clients.
 
 | paper | here |
 |---|---|
 | γ_k^t, α_t | weights(omega, alpha) |
 | α / (2 − α) σ² / S | stationary_variance |
 | C_t of Proposition A.4 | entry_bound |
-| clients sampled in all clusters, Theorem A.5 | total_sample |
+| clients sampled in all clusters, Theorem A.5 | total_sample, most_sampled |
+| couplings of class shares, Theorem B.3 | cost_of_mixtures |
 | O(K n_max³ + K H n_max²), Appendix D | server_seconds, measured |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,25 +29,29 @@ from ...experiment import commit
 from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
 from ...similarity import perception_affinity
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
-    """Gaussian weights γ^{t+1} = (1 - α_t) γ^t + α_t ω^t from γ^0 = 0 (Eq. 2): rewards
-    (..., T) -> (..., T).
+    """Gaussian weights of Eq. 2 from γ^0 = 0: rewards (..., T) -> (..., T).
 
-    α is a constant (Theorem 5.2), or "mean", α_t = 1/t: square summable, not summable
-    (Theorem 5.1).
+    γ^{t+1} = (1 - α_t) γ^t + α_t ω^t. α is a constant (Theorem 5.2), or "mean",
+    α_t = 1/t, which is square summable but not summable (Theorem 5.1).
     """
-    gamma, out = np.zeros(omega.shape[:-1]), np.empty_like(omega, dtype=float)
+    gamma = np.zeros(omega.shape[:-1])
+    out = np.empty_like(omega, dtype=float)
     for t in range(omega.shape[-1]):
-        a = 1 / (t + 1) if alpha == "mean" else alpha
+        a = 1 / (t + 1) if alpha == "mean" else float(alpha)
         gamma = (1 - a) * gamma + a * omega[..., t]
         out[..., t] = gamma
     return out
 
 
 def stationary_variance(alpha: float, variance: float, S: int) -> float:
-    """Where Var(γ) goes for a constant α and S independent rewards a round, α / (2 - α)
-    · σ² / S (Eq. 18).
+    """Where Var(γ) goes for a constant α: α / (2 - α) · σ² / S (Eq. 18).
+
+    ``S`` rewards of a round are independent.
     """
     return alpha / (2 - alpha) * variance / S
 
@@ -54,19 +59,75 @@ def stationary_variance(alpha: float, variance: float, S: int) -> float:
 def entry_bound(
     t: int | np.ndarray, alpha: float, start: float = 0.0
 ) -> float | np.ndarray:
-    """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24), with the t terms that t updates give:
-    (1 - α)^t P^0 + 1 - (1 - α)^t.
+    """C_t ≥ P_kj^t of Proposition A.4 (Eq. 24): (1 - α)^t P^0 + 1 - (1 - α)^t.
 
-    The paper counts one term more, which only loosens the bound.
+    These are the t terms that t updates give. The paper counts one term more, which
+    only loosens the bound.
     """
     return (1 - alpha) ** t * start + 1 - (1 - alpha) ** t
 
 
 def total_sample(sizes: Sequence[int], rho: float, least: int = 3) -> float:
-    """Clients sampled in a round, all clusters together: Σ_n max(ρ |C_n|, 3) (Eq. 28),
-    no more than a cluster has.
+    """Clients sampled in a round by all clusters: Σ_n max(ρ |C_n|, 3) (Eq. 28).
+
+    No cluster samples more clients than it has.
     """
     return float(sum(min(max(rho * n, least), n) for n in sizes))
+
+
+def most_sampled(clients: int, rho: float, smallest: int) -> tuple[int, float]:
+    """Check Theorem A.5 on all ways to cut clients into clusters of some least size.
+
+    Returns the number of ways, and the most clients that any of them samples in a
+    round.
+    """
+    ways = list(_partitions(clients, smallest, clients))
+    return len(ways), max(total_sample(sizes, rho) for sizes in ways)
+
+
+def _partitions(total: int, smallest: int, largest: int) -> Iterator[list[int]]:
+    """All ways to write a number as a falling sum of parts within two bounds."""
+    if total == 0:
+        yield []
+    for first in range(min(total, largest), smallest - 1, -1):
+        for rest in _partitions(total - first, smallest, first):
+            yield [first, *rest]
+
+
+def cost_of_mixtures(
+    x: np.ndarray, y: np.ndarray, mixtures: int, seed: int = 0
+) -> np.ndarray:
+    """Costs of random couplings between two lists of C class shares: (mixtures,).
+
+    Eq. 34 lists the C! matchings as the only couplings. Mixtures of matchings are
+    couplings, too: all doubly stochastic matrices are, and by Birkhoff's theorem each
+    is a mixture of matchings. A cost is linear in the coupling, so a mixture costs no
+    less than its cheapest matching.
+    """
+    rng = np.random.default_rng(seed)
+    C = len(x)
+    cost = np.square(x[:, None] - y)  # (C, C)
+    out = []
+    for _ in range(mixtures):
+        matchings = [np.eye(C)[rng.permutation(C)] for _ in range(3)]
+        coupling = np.tensordot(rng.dirichlet(np.ones(3)), matchings, 1) / C
+        out.append(np.sqrt((coupling * cost).sum()))
+    return np.array(out)
+
+
+def hidden_by_sums() -> float:
+    """How far a reward may differ between federations with equal sums (Appendix C).
+
+    Two times three clients whose losses have the same sum and the same sum of squares,
+    so the same m and σ. The server would need Σ ω at most if sums sufficed; Eq. 3 needs
+    each client's own ω.
+    """
+    one = torch.tensor([[1.0], [-1.0], [0.0]])
+    other = torch.tensor([[1.0], [1.0], [-2.0]]) / 3**0.5
+    assert torch.allclose(one.sum(0), other.sum(0), atol=1e-6)
+    assert torch.allclose(one.square().sum(0), other.square().sum(0))
+    apart = gaussian_rewards(one) - gaussian_rewards(other)
+    return float(apart.abs().max())
 
 
 class Play(NamedTuple):
@@ -77,6 +138,7 @@ class Play(NamedTuple):
     mse: list[float]  # of every round
     first: int  # the round of the first attempt; 0: there was none
     labels: Tensor  # (K,) what it found; zeros if nothing
+    looks: list[int]  # rounds of all attempts
 
 
 def play(
@@ -92,8 +154,7 @@ def play(
     again: bool = False,
     seed: int = 0,
 ) -> Play:
-    """Feed a rule with drawn losses l_k + N(0, noise²): the server without the
-    training.
+    """Feed a rule with drawn losses l_k + N(0, noise²): a server without training.
 
     Clients k = 0 ... K - 1 have mean losses ``losses`` (K,), the same in all rounds.
     With ``stop`` it ends with the first attempt. With ``force`` there is one attempt,
@@ -110,6 +171,7 @@ def play(
     calm = torch.zeros((), dtype=torch.int64)
     seen = Seen(P, torch.zeros_like(P), torch.ones(()), calm)
     curve: list[float] = []
+    looks: list[int] = []
     made = None
     for t in range(1, rounds + 1):
         if rule.priority:
@@ -117,23 +179,24 @@ def play(
             S = np.sort(np.argsort(often + rng.random(K))[:sampled])
         else:
             S = np.sort(rng.choice(K, sampled, replace=False))
-        drawn = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
-        drawn = torch.as_tensor(mean[S, None] + drawn)
+        noises = rng.normal(0, noise, (sampled, steps)).astype(np.float32)
+        drawn = torch.as_tensor(mean[S, None] + noises)
         seen = rule.observe(seen, torch.as_tensor(S), drawn, torch.ones(sampled), K)
         P, visits, mse, calm = seen
         curve.append(float(mse))
         due = t == rounds if force else rule.due(calm, sampled, K)
         if made is None and due:
+            looks.append(t)
             found = rule.split(rule.block(P, visits, everyone), sampled, seed)
             if again and not found.any():
                 if rule.retry == "reset":
                     mse = torch.ones_like(mse)
                     seen = Seen(P, visits, mse, torch.zeros_like(calm))
                 continue
-            made = Play(P, visits, curve, t, found)
+            made = Play(P, visits, curve, t, found, looks)
             if stop:
                 break
-    return made or Play(P, visits, curve, 0, nothing)
+    return made or Play(P, visits, curve, 0, nothing, looks)
 
 
 # --- how often equal clients are split ---
@@ -175,7 +238,7 @@ def null_plays(
     at least three, is sampled in a round. Each version looks once, after the last
     round, or with ``whole`` whenever it would by itself, until it splits.
     """
-    way = {"again": True} if whole else {"force": True}
+    way = {"again": whole, "force": not whole}
     lines = []
     for K in sizes:
         sampled = max(3, ceil(share * K))
@@ -192,7 +255,7 @@ def null_plays(
     return lines
 
 
-def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any):
+def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any) -> DataFrame:
     """How often each version of the rule splits equal clients: a DataFrame.
 
     One line for each number of clients, one column for each version: in how many plays
@@ -209,40 +272,64 @@ def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any):
 def write_null_splits(path: str | Path) -> None:
     """Write the record of null splits: ``python -m fednb.papers.fedgwc``.
 
-    Two ways: one look after 60 rounds, and whole runs of 120 rounds in which each
-    version looks when it would by itself.
+    Three ways: one look after 60 rounds; whole runs of 120 rounds in which each
+    version looks when it would by itself; and the same with all clients in each round.
+    Then ``fires``: when the printed rule looks first within the paper's 20,000 rounds.
     """
-    ways = {
+    ways: dict[str, dict[str, Any]] = {
         "one look": {"rounds": 60, "runs": 20, "whole": False},
         "whole run": {"rounds": 120, "runs": 10, "whole": True},
+        "all sampled": {"rounds": 120, "runs": 10, "whole": True, "share": 1.0},
     }
     code = commit()  # now: files may change while it plays
     lines = []
     for name, how in ways.items():
-        plays = null_plays(first_seed=FRESH_SEED, **how)
-        lines += [{"way": name, "rounds": how["rounds"], **line} for line in plays]
-    record = {
+        for line in null_plays(first_seed=FRESH_SEED, **how):
+            lines.append({"way": name, "rounds": how["rounds"], **line})
+    record: dict[str, Any] = {
         "what": "plays of equal clients (losses N(0, 0.3²), 7 steps) that were split",
         "command": "python -m fednb.papers.fedgwc",
         "commit": code,
         "revision": FedGWC.revision,
         "eps": 2e-3,
         "first_seed": FRESH_SEED,
+        "fires": first_looks(),
     }
-    lines = ",\n  ".join(json.dumps(line) for line in lines)
+    plays = ",\n  ".join(json.dumps(line) for line in lines)
     head = json.dumps(record, indent=1, ensure_ascii=False).removesuffix("\n}")
-    text = f'{head},\n "plays": [\n  {lines}\n ]\n}}\n'
+    text = f'{head},\n "plays": [\n  {plays}\n ]\n}}\n'
     Path(path).write_text(text, encoding="utf-8")
+
+
+READINGS = {"whole matrix": True, "updated entries": False}  # of the printed MSE
+
+
+def first_looks(
+    rounds: int = 20_000, runs: int = 10, clients: int = 100, sampled: int = 10
+) -> list[dict[str, Any]]:
+    """When the printed rule first looks at equal clients at its ε, 1e-5.
+
+    One line for each reading of its MSE; a first look in round 0 means that there is
+    none. The rounds, clients and samples of the paper's CIFAR-100.
+    """
+    lines = []
+    for reading, whole in READINGS.items():
+        rule = FedGWC.as_printed(whole_matrix=whole)
+        first = []
+        for seed in range(FRESH_SEED, FRESH_SEED + runs):
+            past = play(rule, np.zeros(clients), sampled, rounds, seed=seed)
+            first.append(past.first)
+        lines.append({"reading": reading, "rounds": rounds, "first": first})
+    return lines
 
 
 def mse_floor(
     sampled: int, alpha: float = 0.1, steps: int = 7, rounds: int = 2000, seed: int = 0
 ) -> float:
-    """Where the printed MSE over updated entries goes for equal clients, 2 α² / (2 - α)
-    · Var(ω), by drawn rewards.
+    """Where the printed MSE over updated entries goes for equal clients.
 
-    An entry moves by α (ω - γ), with independent ω and γ of variances v and α / (2 - α)
-    · v.
+    It is 2 α² / (2 - α) · Var(ω), with the variance of drawn rewards: an entry moves by
+    α (ω - γ), with independent ω and γ of variances v and α / (2 - α) · v.
     """
     losses = torch.as_tensor(
         np.random.default_rng(seed).normal(size=(rounds, sampled, steps))
@@ -254,25 +341,30 @@ def mse_floor(
 def server_seconds(
     K: int, n_max: int = 5, sampled: int = 10, repeat: int = 1, seed: int = 0
 ) -> dict[str, float]:
-    """Time the server's work for K clients, the least of some repetitions: an update of
-    P; then for an attempt the affinity, its eigenvectors, and k-means with the scores.
+    """Time the server's work for K clients, the least of some repetitions.
+
+    An update of P; then for an attempt the affinity, its eigenvectors, and k-means with
+    the scores.
     """
-    rng, rule, times = np.random.default_rng(seed), FedGWC(sampled=sampled), []
+    rng = np.random.default_rng(seed)
+    rule = FedGWC(sampled=sampled)
+    times = []
     P = torch.as_tensor(rng.random((K, K)), dtype=torch.float32)
     calm = torch.zeros((), dtype=torch.int64)
     seen = Seen(P, torch.ones(K, K), torch.ones(()), calm)
-    S, losses = torch.arange(sampled), torch.rand(sampled, 7)
+    S = torch.arange(sampled)
+    losses = torch.rand(sampled, 7)
     for _ in range(repeat):
         clock = [perf_counter()]
         rule.observe(seen, S, losses, torch.ones(sampled), K)
         clock.append(perf_counter())
         W = perception_affinity(P / K**0.5, 0.5)
         clock.append(perf_counter())
-        W = W.double().numpy()
-        maps = eigenmaps(W, n_max + 1)
+        rows = W.double().numpy()
+        maps = eigenmaps(rows, n_max + 1)
         clock.append(perf_counter())
         for n in range(2, n_max + 1):
-            davies_bouldin_of_rows(W, cut_maps(maps[:, :n], n, seed, "kmeans"))
+            davies_bouldin_of_rows(rows, cut_maps(maps[:, :n], n, seed, "kmeans"))
         clock.append(perf_counter())
         times.append(np.diff(clock))
     names = ("update of P", "affinity", "eigenvectors", "k-means, scores")
@@ -280,12 +372,12 @@ def server_seconds(
 
 
 def pictured(P: Tensor, beta: float) -> tuple[Tensor, np.ndarray]:
-    """The affinity W (K, K) of a matrix rescaled to [0, 1], and the clients in the
-    plane of its eigenvectors (K, 2).
+    """The affinity W (K, K) of P rescaled to [0, 1], and the clients in the plane.
+
+    The plane (K, 2) is that of W's first eigenvectors.
     """
     from sklearn.manifold import SpectralEmbedding
 
     W = perception_affinity((P - P.min()) / (P.max() - P.min()), beta)
-    return W, SpectralEmbedding(
-        2, affinity="precomputed", random_state=0
-    ).fit_transform(W.numpy())
+    plane = SpectralEmbedding(2, affinity="precomputed", random_state=0)
+    return W, plane.fit_transform(W.numpy())
