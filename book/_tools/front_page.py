@@ -27,14 +27,15 @@ FINDINGS = (
     ),
     (
         "fedgwc",
-        "Better than training alone",
-        "**Clusters can be worse than none.** FedGWC against clients that train alone",
+        "The best clusters of IFCA and FeSEM beat training alone",
+        "**Clusters can be worse than none.** The best clusters of IFCA and FeSEM "
+        "against clients that train alone",
     ),
     (
         "ocfl",
-        "Splitting at the trigger beats round 1",
-        "**Waiting did not pay.** OCFL's groups at the round that it waits for against "
-        "those of round 1",
+        "Finds the groups better than SCL (CFL)",
+        "**Clustering once can be enough.** OCFL's groups, found in one early round, "
+        "against those of CFL, which splits again and again",
     ),
 )
 
