@@ -98,7 +98,8 @@ for (const element of document.querySelectorAll(`article ${arguments[0]}`)) {
   let box = element;
   while (!scrolls(box) && box.parentElement) box = box.parentElement;
   if (box.scrollWidth > box.clientWidth + 1)
-    found.push(`${box.scrollWidth} > ${box.clientWidth}: ${element.textContent.trim().slice(0, 80)}`);
+    found.push(`${box.scrollWidth} > ${box.clientWidth}: `
+      + element.textContent.trim().slice(0, 80));
 }
 return found;
 """
@@ -108,7 +109,8 @@ for (const control of arguments[0].querySelectorAll("input, button, select, labe
   const target = control.closest(".fx-choice label") || control;
   const {width, height} = target.getBoundingClientRect();
   const words = target.classList.contains("fx-label");
-  if (!words && height && Math.min(width, height) < 24) found.push(target.outerHTML.slice(0, 80));
+  if (!words && height && Math.min(width, height) < 24)
+    found.push(target.outerHTML.slice(0, 80));
 }
 return found;
 """
@@ -230,7 +232,8 @@ def test_row_names_stay_on_a_phone(book):
     """A table that is wider than the screen scrolls under its first column."""
     browser = book("notation", width=390)
     table = browser.js("""
-      const wide = [...document.querySelectorAll("article .pst-scrollable-table-container")]
+      const boxes = "article .pst-scrollable-table-container";
+      const wide = [...document.querySelectorAll(boxes)]
         .filter(box => box.scrollWidth > box.clientWidth + 100)[0];
       wide.scrollLeft = 100;
       return wide;

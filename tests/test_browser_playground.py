@@ -26,16 +26,18 @@ const [kind, name] = arguments;
 if (kind === "button")
   return [...root.querySelectorAll("button")].find((b) => words(b).endsWith(name));
 const rows = [...root.querySelectorAll(".widget-inline-hbox")];
-const row = rows.find((r) => r.querySelector("label") && words(r.querySelector("label")) === name);
+const label = (r) => r.querySelector("label");
+const row = rows.find((r) => label(r) && words(label(r)) === name);
 return row && row.querySelector(kind);
 """
 STATUS = """
+const state = /^(ready|running|pausing|paused|stopped|finished|failed)/;
 return [...document.querySelectorAll(".fednb-playground .widget-html-content")]
-  .map((e) => e.textContent.trim()).filter((s) => /^(ready|running|pausing|paused|stopped|finished|failed)/.test(s))
-  .join(" ");
+  .map((e) => e.textContent.trim()).filter((s) => state.test(s)).join(" ");
 """
 TITLES = """
-return [...document.querySelectorAll(".fednb-playground .fx-title")].map((e) => e.textContent);
+const titles = document.querySelectorAll(".fednb-playground .fx-title");
+return [...titles].map((e) => e.textContent);
 """
 TEXT = "return document.querySelector('.fednb-playground').textContent"
 

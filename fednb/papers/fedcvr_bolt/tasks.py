@@ -330,7 +330,7 @@ def table1(profile: str, intercept: bool, J: int) -> list[Task]:
             tags={"D": 1 + intercept, "heterogeneity": "IID" if J == 1 else "non-IID"},
         )
         tasks += [
-            replace(usual, method=method, tags=usual.tags | {"row": row})
+            replace(usual, method=method, tags={**usual.tags, "row": row})
             for row, method in rows
         ]
     return tasks

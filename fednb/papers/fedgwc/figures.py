@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ... import metrics, tables
+from ...door import num_sampled
 from ...methods import FedGWC
-from ...methods.choice import num_sampled
 from .. import common
 from . import theory
 from .tasks import SCALES, TABLES, lookers, rules
@@ -312,7 +312,7 @@ LARGER = {  # table -> what it is
 
 
 def larger_runs() -> DataFrame | str:
-    """The larger runs that are in, by table and row; words as long as there are none."""
+    """The larger runs that are in, by table and row; words if there are none."""
     import pandas as pd
 
     lines = {}
