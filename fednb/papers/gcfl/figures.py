@@ -181,7 +181,7 @@ def timed() -> DataFrame:
     at_once = recorded("table5").query("row == 'No δ_init'").assign(row="GCFL")
     as_usual = (runs["row"] == "GCFL") & (runs["setting"] != "IID")
     runs = pd.concat([runs[~as_usual], at_once], ignore_index=True)
-    measures = {
+    measures: dict[str, Callable[..., float]] = {
         "t95": metrics.rounds_to,
         "auc50": partial(metrics.auc, rounds=10),
         "fall": theory.fall,
@@ -363,12 +363,28 @@ def other_laws() -> tables.Table:
     shown = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
     rows = []
     for place, line in means.iterrows():
-        dataset, setting = place  # type: ignore[misc]
+        dataset, setting = place
         cells = [f"{100 * line['accuracy', row]:.1f}" for row in shown]
         count = f"{line['clusters', 'GCFL']:.1f}"
         rows.append([f"{NAMES[dataset]}, {setting}", *cells, count])
     words = f"Accuracy in %, and how many clusters GCFL forms; {AS_SMALL[5]}, three "
     return number_table(["", *shown, "GCFL's clusters"], rows, f"{words}seeds.")
+
+
+def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
+    """Live runs in short: means over the second half of the rounds."""
+    settings = list(dict.fromkeys(setting for setting, _ in runs))
+    rows = []
+    for method in dict.fromkeys(method for _, method in runs):
+        line = [method]
+        for setting in settings:
+            found = theory.halves(runs[setting, method])
+            cells = [f"{found['2nd half']:.2f}", f"{found['clusters']:.1f}"]
+            cells.append(f"{found['flicker']:.2f}")
+            line.append(" / ".join(cells))
+        rows.append(line)
+    words = "Accuracy / number of clusters / flicker, means over the second half of the"
+    return number_table(["", *settings], rows, f"{words} rounds; digits, one run each.")
 
 
 def inside_and_across() -> tables.Table:
@@ -447,8 +463,7 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
                 ax.plot(paper, y, "D", mfc="none", mec=plots.INK, ms=6)
         ax.axvline(0, color=plots.INK, linewidth=1)
         ax.set_title(title)
-    for ax in axes[-1]:
-        ax.set_xlabel(xlabel)
+    fig.supxlabel(xlabel, fontsize=10)
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].invert_yaxis()
     return fig
@@ -456,7 +471,7 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
 
 def table2_leads(steps: int = 25) -> Figure:
     """How far GCFL is ahead of each row: setting by metric, the paper's lead beside."""
-    runs = priors.beside(unlike(small_scale(steps)))
+    runs = unlike(small_scale(steps))
     runs = runs[~runs["row"].isin(_ablations())]
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
     panels: dict[str, Lines] = {}
@@ -473,16 +488,15 @@ def table2_leads(steps: int = 25) -> Figure:
 
 def table3_leads() -> Figure:
     """GCFL's lead at the medium and the large scale, last round and second half."""
-    runs = priors.beside(unlike(larger()))
+    runs = unlike(larger())
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
     panels: dict[str, Lines] = {}
-    trained = [row for row in order if row != priors.ROW]
     for value, words in {"accuracy": "last round", "late": "2nd half"}.items():
         for scale, own in runs.groupby("scale", sort=False):
-            said = unlike(printed("3")).query("scale == @scale")
-            rows = order if value == "accuracy" else trained
-            paper = said if value == "accuracy" else None
-            panels[f"{scale} scale, {words}"] = _leads(own, rows, value, paper)
+            said = None
+            if value == "accuracy":
+                said = unlike(printed("3")).query("scale == @scale")
+            panels[f"{scale} scale, {words}"] = _leads(own, order, value, said)
     return forest(panels, "GCFL ahead by, in points")
 
 
@@ -668,7 +682,8 @@ def one_clients_way(setting: str = "Non-IID-ES", client: int = 0) -> Figure:
     known = int(found.fed.truth.counts[client].argmax())
     strange = int(found.fed.truth.counts[client].argmin())
     fig = Canvas(figsize=(WIDTH, 4.2))
-    top, bottom = fig.subfigures(2, height_ratios=(1, 1.5))
+    halves: Any = fig.subfigures(2, height_ratios=(1, 1.5))
+    top, bottom = halves
     shown = [int(i) for k in (known, strange) for i in np.flatnonzero(y == k)[:4]]
     top.suptitle(
         f"images of class {known}, which the client holds, and of class {strange}, "

@@ -29,7 +29,7 @@ DEALT = ("table2_cifar10", "table2_mnist", "table3_medium", "table3_large", "law
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
 
 
-def majority(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
+def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """Scores of always answering the majority class, means over clients.
 
     ``train`` and ``test`` count a client's samples of each class, (K, classes).
@@ -62,7 +62,7 @@ def deal(task: Task) -> dict[str, Any]:
     parts = task.partition(y, seed=task.seed)
     train = partition.class_counts(parts.train, y, dataset.classes)
     test = partition.class_counts(parts.test, y, dataset.classes)
-    line = {
+    line: dict[str, Any] = {
         "dataset": task.dataset,
         "scale": task.tags["scale"],
         "setting": task.tags["setting"],
@@ -75,7 +75,7 @@ def deal(task: Task) -> dict[str, Any]:
 
 def deals(tasks: Iterable[Task]) -> list[Task]:
     """One task for each deal."""
-    found = {}
+    found: dict[tuple, Task] = {}
     for task in tasks:
         place = (task.dataset, task.tags["scale"], task.tags["setting"], task.seed)
         found.setdefault(place, task)

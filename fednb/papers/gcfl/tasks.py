@@ -123,11 +123,14 @@ class Scale:
 
 
 _mnist = (1, 28, 28)
-_wide = {
+_wide: dict[str, Callable[[], Any]] = {
     "cifar10": models.cnn,
     "mnist": partial(models.cnn, shape=_mnist, filters=(32, 64), dense=()),
 }
-_lenet = {"cifar10": models.lenet5, "mnist": partial(models.lenet5, shape=_mnist)}
+_lenet: dict[str, Callable[[], Any]] = {
+    "cifar10": models.lenet5,
+    "mnist": partial(models.lenet5, shape=_mnist),
+}
 _local = Local(0.1, steps=5, batch_size=16, lr_decay=0.5, decay_every=10)
 SCALES = {
     "smoke": Scale(
@@ -170,7 +173,7 @@ SHARE = {"small": 1.0, "medium": 0.25, "large": 0.1}  # of the clients, in each 
 
 def law(scale: Scale, clients: int, setting: str) -> Callable[..., partition.Partition]:
     """One way to deal the data; the last two are without hidden groups."""
-    both = {"clients": clients, "min_size": 12, "test": 0.3}
+    both: dict[str, Any] = {"clients": clients, "min_size": 12, "test": 0.3}
     laws = {
         "IID": partial(partition.iid, **both),
         "Non-IID-ES": partial(
@@ -202,7 +205,7 @@ def candidates(scale: Scale, sampled: float) -> dict[str, dict[float, Any]]:
     These are the methods whose authors' settings belong to longer local training, or
     to more rounds, than a table of short runs has. A comment tells what they are.
     """
-    share = {"sampled": sampled}
+    share: dict[str, Any] = {"sampled": sampled}
     return {
         "CFL": {  # ε1 in peaks of the mean update; the authors advise 0.1
             eps1: CFL(wait=scale.start, eps1=eps1, eps2=0.6, **share)
@@ -227,7 +230,7 @@ def candidates(scale: Scale, sampled: float) -> dict[str, dict[float, Any]]:
 
 def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
     """The paper's rows: what must know the number of clusters is told the true one."""
-    share = {"sampled": sampled}
+    share: dict[str, Any] = {"sampled": sampled}
     rows = {
         name: values[CHOSEN[name]]
         for name, values in candidates(scale, sampled).items()
@@ -250,13 +253,13 @@ def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
 
 def controls(clients: int, sampled: float, seed: int) -> dict[str, Any]:
     """What any gain has to be held against."""
-    truth = np.sort(np.arange(clients) % GROUPS)  # groups are blocks of clients
+    # groups are blocks of clients
+    truth: Any = np.sort(np.arange(clients) % GROUPS)
+    sizes: Any = np.bincount(truth)
     return {
         "LocalOnly": LocalOnly(sampled=sampled),
         "Oracle clusters": FixedClusters(truth, sampled=sampled),
-        "Random clusters": FixedClusters.random(
-            np.bincount(truth), seed=seed, sampled=sampled
-        ),
+        "Random clusters": FixedClusters.random(sizes, seed=seed, sampled=sampled),
     }
 
 
@@ -328,7 +331,8 @@ def tuning(profile: str) -> list[Task]:
                     cell = task(
                         profile, "small", dataset, setting, SEARCH_SEED, method, name
                     )
-                    tasks.append(replace(cell, tags=cell.tags | {"value": value}))
+                    tags: dict[str, Any] = cell.tags | {"value": value}
+                    tasks.append(replace(cell, tags=tags))
     return tasks
 
 
@@ -397,9 +401,10 @@ def longer(scale: Scale) -> Scale:
     """Five times the steps at half the learning rate, for three fifths of the
     rounds.
     """
-    local = replace(
-        scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0
-    )
+    steps = scale.local.steps
+    if steps is None:
+        raise ValueError("longer: this profile trains by epochs, not by steps")
+    local = replace(scale.local, lr=scale.local.lr / 2, steps=5 * steps, lr_decay=1.0)
     return replace(scale, local=local, rounds=3 * scale.rounds // 5)
 
 
@@ -462,7 +467,9 @@ def local_rounds(profile: str) -> list[Task]:
     return [
         replace(
             task(profile, "small", dataset, setting, seed, method, row),
-            **{"local": often.local, "rounds": often.rounds, "every": 5},
+            local=often.local,
+            rounds=often.rounds,
+            every=5,
         )
         for seed in often.seeds
         for dataset in often.models
