@@ -461,6 +461,8 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
     fewer = _fewer_without_shield(parts)
     own = parts.loc[parts["row"] == "GCFL", "clusters"]
     categories = _by_category(runs)
+    timed = figures.unlike(figures.timed())
+    early = effect(_rivals_mean_less_own(timed, "auc50"))
     out += [
         Claim(
             "Normalisation helps, balanced accuracy",
@@ -484,6 +486,13 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             unit="clusters nearer than 2",
             replicates=f"{len(own)} runs",
             **how,
+        ),
+        Claim(
+            "Higher accuracy early on than the mean of four rivals",
+            "ours",
+            Interval(-early.mean, -early.high, -early.low),
+            replicates=_pairs(timed),
+            **how | {"scale": f"{figures.AS_SMALL[5]}, clustering from the start"},
         ),
         Claim(
             "Post-training beats in-training in the same rounds",
