@@ -34,8 +34,8 @@ NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
 ZETA = 0.01  # ours, in all tables that do not vary it
 WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
-    5: "20 clients, 20 rounds of 5 steps",
     25: "20 clients, 12 rounds of 25 steps",
+    5: "20 clients, 20 rounds of 5 steps",
 }
 WHAT = {  # a row: what it is here
     "FedAvg": "one model for all",
@@ -290,20 +290,21 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
     return number_table(heads, rows, caption)
 
 
-def who_is_who(*frames: DataFrame) -> tables.Table:
-    """What each row of the tables is here, and which control some of them equal."""
-    like = [same_as(unlike(runs)) for runs in frames]
+def who_is_who(frames: Mapping[str, DataFrame]) -> tables.Table:
+    """What each row of the tables is here, and which control some of them equal.
+
+    ``frames`` are runs by what they are called.
+    """
+    like = {name: same_as(unlike(runs)) for name, runs in frames.items()}
     rows = []
     for row, what in WHAT.items():
-        found = [ends.get(row, "–") for ends in like]
-        words = "; ".join(found) if set(found) != {"–"} else "–"
-        rows.append((row, CATEGORY.get(row, "ours"), what, words))
+        found = [f"{name}: {ends[row]}" for name, ends in like.items() if row in ends]
+        rows.append((row, CATEGORY.get(row, "ours"), what, "; ".join(found) or "–"))
     heads = ("row", "category", "what it is here", "ends like")
     words = (
         "The rows. Ends like: last accuracies that are a control's, digit for digit "
     )
-    words += "or nearly, where clients differ; with 25 steps, with 5 steps, in Table 3."
-    return tables.words(heads, rows, words)
+    return tables.words(heads, rows, f"{words}or nearly, where clients differ.")
 
 
 def full_table(
