@@ -30,6 +30,8 @@ UNLIKE = [name for name in SETTINGS if name != "IID"]
 RIVALS = [name for name in CATEGORY if name != "GCFL"]  # of the paper
 IN_TRAINING = ("FedEM", "FedSoft", "MTCFL", "IFCA")  # Table 4's
 FINDERS = ("CFL", "FL+HC", "AutoCFL", "MTCFL")  # rivals that find the number themselves
+FIND = (*FINDERS, "GCFL", "FedGWC", "OCFL")
+TOLD = ("IFCA", "FedSoft", "CFL-GP", "FeSEM", "WeCFL", "Oracle clusters")
 NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
 ZETA = 0.01  # ours, in all tables that do not vary it
 WIDTH = 7.2  # inches: as wide as the page
@@ -44,22 +46,22 @@ WHAT = {  # a row: what it is here
     "the best of three",
     "FL+HC": "one hierarchical clustering of updates, after a quarter of the rounds; "
     "all clients take part in that round",
-    "IFCA": "told five models; a client takes the one with the least loss",
+    "IFCA": "five models; a client takes the one with the least loss",
     "AutoCFL": "our reading of an abstract: the first rounds vote on who belongs "
     "together, and all clients take part in them; two votes, the best of three",
     "MTCFL": "our reading of a name: CFL's test of a split, made in every round",
-    "FedSoft": "told five models; each client has a model of its own, pulled to a "
+    "FedSoft": "five models; each client has a model of its own, pulled to a "
     "mixture of them; λ = 0.1, the best of three",
     "FedEM": "three models, mixed by each client, one weight for all its samples; "
     "trains all three; learning rate × 3, the best of three",
-    "CFL-GP": "told five; k-means on gradients gathered over rounds, for which all "
+    "CFL-GP": "k-means on gradients gathered over rounds, for which all "
     "clients train one more model",
     "FedCCFA": "shares classifiers class by class, without the alignment of features; "
     "trains thrice: classifier, extractor, and a classifier to compare; rate × 10, the "
     "best of three",
     "GCFL": "as we completed it",
-    "FeSEM": "told five; k-means on parameters",
-    "WeCFL": "told five; weighted k-means on parameters",
+    "FeSEM": "k-means on parameters",
+    "WeCFL": "weighted k-means on parameters",
     "FedGWC": "splits by losses; all take part",
     "OCFL": "clusters once, by cosines",
     "LocalOnly": "control: everybody trains alone",
@@ -282,8 +284,8 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
         cells += [f"{line['clusters']:.1f}", f"{line['ari']:.2f}"]
         cells += [f"{line['client_updates']:.0f}", f"{line['bytes'] / 1e6:.0f}"]
         rows.append([str(row), *(cell.replace("nan", "–") for cell in cells)])
-    heads = ["", "accu- racy", "bal- anced", "macro- F1", "2nd half", "clus- ters",
-             "Rand", "client updates", "MB"]  # fmt: skip
+    heads = ["", "accuracy", "balanced", "macro-F1", "2nd half", "clusters", "Rand",
+             "client updates", "MB"]  # fmt: skip
     caption += " Accuracies in %, mean of all runs; 2nd half: mean accuracy over the "
     caption += "second half of the rounds; clusters and Rand (adjusted Rand index): "
     caption += "over all rounds after the first quarter; MB: models that travel."
@@ -299,12 +301,19 @@ def who_is_who(frames: Mapping[str, DataFrame]) -> tables.Table:
     rows = []
     for row, what in WHAT.items():
         found = [f"{name}: {ends[row]}" for name, ends in like.items() if row in ends]
-        rows.append((row, CATEGORY.get(row, "ours"), what, "; ".join(found) or "–"))
-    heads = ("row", "category", "what it is here", "ends like")
+        words = what
+        if found:
+            words += f". Ends like a control ({'; '.join(found)})"
+        number = "told" if row in TOLD else "found" if row in FIND else "–"
+        rows.append((row, CATEGORY.get(row, "ours"), words, number))
+    heads = ("row", "category", "what it is here", "clusters")
     words = (
-        "The rows. Ends like: last accuracies that are a control's, digit for digit "
+        "The rows, and whether they are told the number of clusters. Ends like: last "
     )
-    return tables.words(heads, rows, f"{words}or nearly, where clients differ.")
+    words += (
+        "accuracies that are a control's, digit for digit or nearly, where clients "
+    )
+    return tables.words(heads, rows, f"{words}differ.")
 
 
 def full_table(
@@ -312,8 +321,9 @@ def full_table(
 ) -> tables.Table:
     """A table of the paper for one data set: its numbers, and below them ours."""
     paper = printed(table)
-    if "scale" in runs:
-        paper = paper[paper["scale"].isin(runs["scale"])]
+    paper = paper[paper["scale"].isin(runs["scale"])]
+    if table == "2":
+        runs = runs[~runs["row"].isin(_ablations())]
     shape: dict[str, Any] = {"rows": ["row"], "columns": ["setting"], "digits": 1}
     shape |= {"value": "accuracy"} | how
     return tables.beside(
@@ -595,7 +605,7 @@ def _line_look(row: str, number: int) -> dict[str, Any]:
     if row == "GCFL":
         return {"color": "black", "linewidth": 2.6}
     colour = plots.COLOURS[number % 6]
-    dashes = ("-", "--", ":")[number % 3]
+    dashes = ("-", "--")[number // 6]
     width = 1.6 if row in IN_TRAINING else 1.0
     return {"color": colour, "linestyle": dashes, "linewidth": width}
 
@@ -876,5 +886,7 @@ def starts(
     left.axhline(GCFL().delta_init, color="k", linestyle="--", label="our δ")
     left.set(xlabel="round", ylabel="change in a round (Eq. 3)", ylim=(0, None))
     right.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+    for ax in (left, right):
+        ax.set_xticks(range(0, 16, 5))
     left.legend(fontsize=9)
     return fig
