@@ -421,3 +421,113 @@ def test_networks_of_the_profiles_fit_their_data():
         shape = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}[name]
         assert make()(torch.zeros(2, *shape)).shape == (2, 10)
     assert gcfl.tasks.SCALES["laptop"].models["cifar10"] is models.lenet5
+
+
+# --- label shares alone -----------------------------------------------------------------
+
+
+def test_the_majority_class_by_hand():
+    train = np.array([[5, 1, 0], [0, 2, 3]])
+    test = np.array([[3, 1, 0], [0, 2, 2]])
+    found = gcfl.priors.majority(train, test)
+    assert found["accuracy"] == pytest.approx((3 / 4 + 2 / 4) / 2)
+    assert found["balanced_accuracy"] == pytest.approx(1 / 2)
+    f1 = (2 * 3 / (4 + 3) / 2 + 2 * 2 / (4 + 2) / 2) / 2  # the other class has none
+    assert found["macro_f1"] == pytest.approx(f1)
+
+
+def test_unlikeness_goes_from_alike_to_disjoint():
+    assert gcfl.priors.unlikeness(np.array([[2, 2], [5, 5], [1, 1]])) == 0
+    assert gcfl.priors.unlikeness(np.array([[3, 0], [0, 7]])) == 1
+    assert gcfl.priors.unlikeness(np.array([[1, 1], [4, 0]])) == pytest.approx(0.5)
+
+
+def test_every_deal_of_the_tables_has_its_majority_class():
+    """And a row of it does not change the other rows."""
+    for name in gcfl.priors.DEALT:
+        tasks = gcfl.priors.deals(gcfl.tasks.TABLES[name]("laptop"))
+        frame = pd.DataFrame(
+            [
+                {
+                    "dataset": task.dataset,
+                    **task.tags,
+                    "seed": task.seed,
+                    "profile": "laptop",
+                    "data_note": "",
+                }
+                for task in tasks
+            ]
+        )
+        both = gcfl.priors.beside(frame)
+        assert len(both) == 2 * len(frame)
+        found = both[both["row"] == gcfl.priors.ROW]
+        assert found["accuracy"].between(0, 1).all()
+    with pytest.raises(ValueError, match="lacks 1 of"):
+        gcfl.priors.beside(frame.assign(seed=99).head(1))
+
+
+# --- claims -----------------------------------------------------------------------------
+
+
+def runs_of(table: dict[str, list[float]]) -> pd.DataFrame:
+    """One cell; a row of the table has a number for each seed."""
+    lines = []
+    for row, numbers in table.items():
+        for seed, accuracy in enumerate(numbers):
+            line = {"dataset": "mnist", "setting": "Non-IID", "row": row}
+            lines.append(line | {"seed": seed, "accuracy": accuracy})
+    return pd.DataFrame(lines)
+
+
+def test_the_best_rival_is_chosen_on_the_other_seeds():
+    """A rival that is lucky once does not count as the best in that very run."""
+    runs = runs_of({"GCFL": [0.6, 0.6], "A": [0.9, 0.1], "B": [0.5, 0.5]})
+    pair = gcfl.claims._over_best(runs, ["A", "B"], "accuracy")
+    assert pair.differences["difference"].tolist() == pytest.approx([0.1, 0.5])
+    printed = runs[runs["seed"] == 0]  # one number for each row: the best of these
+    pair = gcfl.claims._over_best(printed, ["A", "B"], "accuracy")
+    assert pair.mean == pytest.approx(-0.3)
+
+
+def test_rivals_with_a_larger_budget_do_not_compete():
+    runs = pd.DataFrame(
+        {"row": ["GCFL", "IFCA", "FedEM"], "client_updates": [120, 120, 360]}
+    )
+    assert gcfl.figures.same_budget(runs.assign(scale="large")) == ["IFCA"]
+
+
+def test_zeta_is_calibrated_on_the_papers_number_of_clusters():
+    table5 = gcfl.figures.printed("5")
+    theirs = table5.loc[table5["row"] == "GCFL", "clusters"].mean()
+    runs = pd.DataFrame({"zeta": [0.01, 0.3, 1.0], "row": "GCFL"})
+    runs["clusters"] = [theirs + 3, theirs - 0.5, theirs - 2]
+    assert gcfl.claims.calibrated(runs) == 0.3
+
+
+def test_rows_that_are_controls_in_disguise_are_named():
+    runs = runs_of(
+        {
+            "FedAvg": [0.3, 0.4, 0.5],
+            "LocalOnly": [0.6, 0.6, 0.6],
+            "CFL": [0.3, 0.4, 0.7],
+            "FedSoft": [0.601, 0.602, 0.603],
+            "GCFL": [0.8, 0.8, 0.8],
+        }
+    ).assign(scale="small")
+    assert gcfl.figures.same_as(runs) == {
+        "CFL": "FedAvg in 2 of 3 runs",
+        "FedSoft": "LocalOnly, 0.2 points apart",
+    }
+
+
+def test_gaps_of_clusters():
+    z = torch.tensor([[0.0], [1.0], [4.0]])
+    assert gcfl.theory.gaps(z, torch.tensor([0, 0, 1])) == (1.0, 3.0)
+    inside, across = gcfl.theory.gaps(z, torch.tensor([0, 1, 2]))
+    assert np.isnan(inside) and across == 1.0
+
+
+def test_groups_of_more_than_two_do_not_follow_the_rule():
+    """The chapter's two examples."""
+    assert gcfl.theory.perfect((8, 8, 8, 2)) == 4
+    assert gcfl.theory.perfect((6, 3, 3, 3, 3)) == 10

@@ -1,14 +1,22 @@
-"""GCFL's records and printed numbers as frames."""
+"""GCFL's records and printed numbers as frames, tables and pictures."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ... import metrics, tables
+import numpy as np
+import torch
+
+from ... import metrics, plots, tables
+from ...claims import Interval, effect
+from ...clustering import otsu_components, otsu_threshold
+from ...methods import GCFL
+from ...similarity import attraction
 from .. import common
-from . import theory
+from . import priors, theory
 from .tasks import CATEGORY, SETTINGS, TABLES
 
 if TYPE_CHECKING:
@@ -17,13 +25,52 @@ if TYPE_CHECKING:
 
 CELL = ["dataset", "setting"]
 PAIRS = [*CELL, "seed"]  # what two rows must have in common to be compared
+PLACES = [*PAIRS, "scale"]
 UNLIKE = [name for name in SETTINGS if name != "IID"]
 RIVALS = [name for name in CATEGORY if name != "GCFL"]  # of the paper
-IN_TRAINING = ("FedEM", "FedSoft", "MTCFL", "IFCA")  # Table 4's, and Figure 2's
+IN_TRAINING = ("FedEM", "FedSoft", "MTCFL", "IFCA")  # Table 4's
+FINDERS = ("CFL", "FL+HC", "AutoCFL", "MTCFL")  # rivals that find the number themselves
+FIND = (*FINDERS, "GCFL", "FedGWC", "OCFL")
+TOLD = ("IFCA", "FedSoft", "CFL-GP", "FeSEM", "WeCFL", "Oracle clusters")
+NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
+ZETA = 0.01  # ours, in all tables that do not vary it
+WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
-    5: "20 clients, 20 rounds of 5 steps",
     25: "20 clients, 12 rounds of 25 steps",
+    5: "20 clients, 20 rounds of 5 steps",
 }
+WHAT = {  # a row: what it is here
+    "FedAvg": "one model for all",
+    "FedProx": "FedAvg with a pull back to the model that was sent, μ = 0.1",
+    "CFL": "splits a cluster in two by cosines once its mean update is small; ε₁ = 0.6, "
+    "the best of three",
+    "FL+HC": "one hierarchical clustering of updates, after a quarter of the rounds; "
+    "all clients take part in that round",
+    "IFCA": "five models; a client takes the one with the least loss",
+    "AutoCFL": "our reading of an abstract: the first rounds vote on who belongs "
+    "together, and all clients take part in them; two votes, the best of three",
+    "MTCFL": "our reading of a name: CFL's test of a split, made in every round",
+    "FedSoft": "five models; each client has a model of its own, pulled to a "
+    "mixture of them; λ = 0.1, the best of three",
+    "FedEM": "three models, mixed by each client, one weight for all its samples; "
+    "trains all three; learning rate × 3, the best of three",
+    "CFL-GP": "k-means on gradients gathered over rounds, for which all "
+    "clients train one more model",
+    "FedCCFA": "shares classifiers class by class, without the alignment of features; "
+    "trains thrice: classifier, extractor, and a classifier to compare; rate × 10, the "
+    "best of three",
+    "GCFL": "as we completed it",
+    "FeSEM": "k-means on parameters",
+    "WeCFL": "weighted k-means on parameters",
+    "FedGWC": "splits by losses; all take part",
+    "OCFL": "clusters once, by cosines",
+    "LocalOnly": "control: everybody trains alone",
+    "Oracle clusters": "control: the hidden groups",
+    "Random clusters": "control: groups of the same sizes, drawn by lot",
+    priors.ROW: "control: always the client's most frequent class; nothing is trained",
+}
+
+# --- records as frames ----------------------------------------------------------------
 
 
 def printed(table: str) -> DataFrame:
@@ -37,12 +84,42 @@ def recorded(name: str) -> DataFrame:
     ``clusters`` and ``ari`` are means over the rounds after the first quarter, ``late``
     is the mean accuracy over the second half of the rounds.
     """
+    return _recorded(name).copy()
+
+
+@cache
+def _recorded(name: str) -> DataFrame:
     runs = common.read("gcfl", name, TABLES[name]("laptop"), course=True)
+    return _with_means(runs)
+
+
+def _with_means(runs: DataFrame) -> DataFrame:
+    """Runs with means over rounds of what has a curve."""
     courses = list(runs["course"])
     for column in ("clusters", "ari"):
         runs[column] = [c[column][len(c) // 4 :].mean() for c in courses]
     runs["late"] = [c["accuracy"][len(c) // 2 :].mean() for c in courses]
     return runs
+
+
+@cache
+def whole_seeds(name: str, profile: str = "laptop") -> DataFrame | None:
+    """Runs of a table of which only some seeds may be there yet: whole seeds, or None.
+
+    See `recorded` for the columns.
+    """
+    path = common.results("gcfl") / f"{name}.json"
+    have = set(tables.by_key(path))
+    by_seed: dict[int, list] = {}
+    for task in TABLES[name](profile):
+        by_seed.setdefault(task.seed, []).append(task)
+    tasks = []
+    for of_seed in by_seed.values():
+        if have.issuperset(task.key for task in of_seed):
+            tasks += of_seed
+    if not tasks:
+        return None
+    return _with_means(tables.frame(tasks, path, course=True))
 
 
 def both_datasets() -> DataFrame:
@@ -61,12 +138,10 @@ def small_scale(steps: int) -> DataFrame:
     The ablations with 25 steps have six seeds, the other rows three; GCFL is in both.
     """
     if steps == 5:
-        runs = _joined("table2_cifar10", "table2_mnist", "table5")
-    elif steps == 25:
-        runs = recorded("local_work")
-    else:
-        raise ValueError(f"steps={steps}: there are runs with 5 and with 25")
-    return runs
+        return _joined("table2_cifar10", "table2_mnist", "table5")
+    if steps == 25:
+        return recorded("local_work")
+    raise ValueError(f"steps={steps}: there are runs with 5 and with 25")
 
 
 def parts(steps: int) -> DataFrame:
@@ -74,8 +149,27 @@ def parts(steps: int) -> DataFrame:
     if steps == 25:
         return recorded("local_parts")
     runs = small_scale(steps)
-    ablations = printed("5")["row"].unique()
-    return runs[runs["row"].isin(ablations) & runs["setting"].isin(UNLIKE)]
+    return runs[runs["row"].isin(_ablations() | {"GCFL"}) & _is_unlike(runs)]
+
+
+def crossed() -> DataFrame | None:
+    """ζ crossed with shield and normalisation, beside ζ = 0.01; None if not run yet.
+
+    ``zeta`` is its value; ``row`` is GCFL or what it is without a part.
+    """
+    import pandas as pd
+
+    runs = whole_seeds("zeta")
+    if runs is None:
+        return None
+    runs = runs.copy()
+    words = runs["row"].str.split(", ", expand=True)
+    runs["zeta"] = words[0].str.removeprefix("ζ = ").astype(float)
+    rest = words[1].fillna("GCFL")
+    runs["row"] = rest.replace({"w/o normalization": "w/o symmetric normalization"})
+    ours = recorded("local_parts")
+    ours = ours[ours["row"].isin(runs["row"]) & ours["seed"].isin(runs["seed"])]
+    return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)
 
 
 def timed() -> DataFrame:
@@ -90,7 +184,7 @@ def timed() -> DataFrame:
     at_once = recorded("table5").query("row == 'No δ_init'").assign(row="GCFL")
     as_usual = (runs["row"] == "GCFL") & (runs["setting"] != "IID")
     runs = pd.concat([runs[~as_usual], at_once], ignore_index=True)
-    measures = {
+    measures: dict[str, Callable[..., float]] = {
         "t95": metrics.rounds_to,
         "auc50": partial(metrics.auc, rounds=10),
         "fall": theory.fall,
@@ -115,43 +209,52 @@ def falls() -> DataFrame:
     for who, side in sides.items():
         side = side[side["setting"] == "Non-IID"]
         level = side.pivot_table("accuracy", ["dataset", "row"], "scale")
-        for dataset in ("cifar10", "mnist"):
+        for dataset in NAMES:
             out[dataset, who] = 100 * (level["small"] - level["large"])[dataset]
     table = pd.DataFrame(out).dropna(subset=[("cifar10", "ours")])
-    return table.sort_values(("cifar10", "paper"))[["cifar10", "mnist"]]
+    return table.sort_values(("cifar10", "paper"))[[*NAMES]]
 
 
 def unlike(runs: DataFrame) -> DataFrame:
     """The runs in which clients differ."""
-    return runs[runs["setting"].isin(UNLIKE)]
+    return runs[_is_unlike(runs)]
 
 
-def leads(runs: DataFrame, value: str = "accuracy") -> DataFrame:
-    """Each row's mean of a metric, its cost, and how far GCFL is ahead of it."""
-    import pandas as pd
+def same_budget(runs: DataFrame) -> list[str]:
+    """The paper's rivals that train no more clients' models than GCFL, at any scale.
 
-    rows = runs.groupby("row")
-    pairs = {
-        row: tables.paired(runs, "row", "GCFL", row, value, [*PAIRS, "scale"])
-        for row in rows.groups
-    }
-    board = {
-        "accuracy": rows["accuracy"].mean().mul(100).round(1),
-        "balanced": rows["balanced_accuracy"].mean().mul(100).round(1),
-        "macro-F1": rows["macro_f1"].mean().mul(100).round(1),
-        "2nd half": rows["late"].mean().mul(100).round(1),
-        "ends like": same_as(runs),
-        "GCFL ahead by": {row: pair.short for row, pair in pairs.items()},
-        "clusters": rows["clusters"].mean().round(1),
-        "ARI": rows["ari"].mean().round(2),
-        "client updates": rows["client_updates"].mean().round().astype(int),
-        "MB": (rows["bytes"].mean() / 1e6).round().astype(int),
-    }
-    return (
-        pd.DataFrame(board)
-        .fillna({"ends like": ""})
-        .sort_values("accuracy", ascending=False)
-    )
+    Five percent more are allowed.
+    """
+    updates = runs.pivot_table("client_updates", "row", "scale")
+    within = (updates <= 1.05 * updates.loc["GCFL"]).all(axis=1)
+    return [row for row in RIVALS if within.get(row, False)]
+
+
+def same_as(runs: DataFrame) -> dict[str, str]:
+    """Rows that end like a control: digit for digit in a third of the runs or more,
+    or less than a point away on average.
+    """
+    ends = runs.pivot_table("accuracy", PLACES, "row")
+    out = {}
+    for row in ends:
+        for control in ("FedAvg", "LocalOnly", "Oracle clusters"):
+            if row == control or control not in ends:
+                continue
+            equal = int((ends[row] == ends[control]).sum())
+            apart = 100 * (ends[row] - ends[control]).abs().mean()
+            if equal >= len(ends) / 3:
+                out[row] = f"{control} in {equal} of {len(ends)} runs"
+            elif apart < 1:
+                out[row] = f"{control}, {apart:.1f} points apart"
+    return out
+
+
+def _is_unlike(runs: DataFrame) -> Any:
+    return runs["setting"].isin(UNLIKE)
+
+
+def _ablations() -> set[str]:
+    return set(printed("5")["row"]) - {"GCFL"}
 
 
 def _joined(*names: str) -> DataFrame:
@@ -160,143 +263,630 @@ def _joined(*names: str) -> DataFrame:
     return pd.concat([recorded(name) for name in names], ignore_index=True)
 
 
-def same_as(runs: DataFrame) -> dict[str, str]:
-    """Rows whose runs end like those of a control, digit for digit: in how many."""
-    ends = runs.pivot_table("accuracy", [*PAIRS, "scale"], "row")
-    controls = [
-        row for row in ("FedAvg", "LocalOnly", "Oracle clusters") if row in ends
-    ]
-    out = {}
-    for row in ends:
-        for control in controls:
-            equal = int((ends[row] == ends[control]).sum())
-            if row != control and equal > len(ends) / 3:
-                out[row] = f"{control} in {equal} of {len(ends)} runs"
-    return out
+# --- tables ---------------------------------------------------------------------------
+
+
+def number_table(heads: list[str], rows: list[list[str]], caption: str) -> tables.Table:
+    """A small table of numbers, with a caption; long heads take several lines."""
+    table = tables.words(heads, rows, caption, kind="numbers")
+    heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
+    return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
+
+
+def board(runs: DataFrame, caption: str) -> tables.Table:
+    """What each row reaches and what it costs, means over all runs, best first."""
+    means = priors.beside(runs).groupby("row").mean(numeric_only=True)
+    means = means.sort_values("accuracy", ascending=False)
+    shares = ("accuracy", "balanced_accuracy", "macro_f1", "late")
+    rows = []
+    for row, line in means.iterrows():
+        cells = [f"{100 * line[name]:.1f}" for name in shares]
+        cells += [f"{line['clusters']:.1f}", f"{line['ari']:.2f}"]
+        cells += [f"{line['client_updates']:.0f}", f"{line['bytes'] / 1e6:.0f}"]
+        rows.append([str(row), *(cell.replace("nan", "–") for cell in cells)])
+    heads = ["", "accuracy", "balanced", "macro-F1", "2nd half", "clusters", "Rand",
+             "client updates", "MB"]  # fmt: skip
+    caption += " Accuracies in %, mean of all runs; 2nd half: mean accuracy over the "
+    caption += "second half of the rounds; clusters and Rand (adjusted Rand index): "
+    caption += "over all rounds after the first quarter; MB: models that travel."
+    return number_table(heads, rows, caption)
+
+
+def who_is_who(frames: Mapping[str, DataFrame]) -> tables.Table:
+    """What each row of the tables is here, and which control some of them equal.
+
+    ``frames`` are runs by what they are called.
+    """
+    like = {name: same_as(unlike(runs)) for name, runs in frames.items()}
+    rows = []
+    for row, what in WHAT.items():
+        found = [f"{name}: {ends[row]}" for name, ends in like.items() if row in ends]
+        words = what
+        if found:
+            words += f". Ends like a control ({'; '.join(found)})"
+        number = "told" if row in TOLD else "found" if row in FIND else "–"
+        rows.append((row, CATEGORY.get(row, "ours"), words, number))
+    heads = ("row", "category", "what it is here", "clusters")
+    words = (
+        "The rows, and whether they are told the number of clusters. Ends like: last "
+    )
+    words += (
+        "accuracies that are a control's, digit for digit or nearly, where clients "
+    )
+    return tables.words(heads, rows, f"{words}differ.")
+
+
+def full_table(
+    table: str, runs: DataFrame, dataset: str, words: str, **how: Any
+) -> tables.Table:
+    """A table of the paper for one data set: its numbers, and below them ours."""
+    paper = printed(table)
+    paper = paper[paper["scale"].isin(runs["scale"])]
+    if table == "2":
+        runs = runs[~runs["row"].isin(_ablations())]
+    shape: dict[str, Any] = {"rows": ["row"], "columns": ["setting"], "digits": 1}
+    shape |= {"value": "accuracy"} | how
+    return tables.beside(
+        runs[runs["dataset"] == dataset],
+        paper[paper["dataset"] == dataset],
+        caption=f"{NAMES[dataset]}: {words}",
+        **shape,
+    )
+
+
+def falls_table() -> tables.Table:
+    """`falls` as a table."""
+    rows = []
+    for row, line in falls().iterrows():
+        cells = [f"{x:z.1f}".replace("nan", "–") for x in line]
+        rows.append([str(row), *cells])
+    heads = [""]
+    heads += [f"{name}, {who}" for name in NAMES.values() for who in ("paper", "ours")]
+    words = "Points of accuracy lost from the small to the large scale, Non-IID."
+    return number_table(heads, rows, words)
+
+
+def completions() -> tables.Table:
+    """GCFL with other values of what the paper does not tell, under Non-IID."""
+    runs = completed()
+    field = both_datasets().query("setting == 'Non-IID'")
+    rivals = field[field["row"].isin(RIVALS)]
+    level = rivals.groupby(["dataset", "row"])["accuracy"].mean()
+    rows = []
+    for row, own in runs.groupby("row", sort=False):
+        line = [str(row)]
+        for dataset in NAMES:
+            mean = own.loc[own["dataset"] == dataset, "accuracy"].mean()
+            rank = 1 + int((level[dataset] > mean).sum())
+            line.append(f"{100 * mean:.1f} ({rank})")
+        line.append(f"{own['clusters'].mean():.1f}")
+        rows.append(line)
+    words = "Accuracy in % under Non-IID; in brackets the rank that GCFL would have "
+    words += f"among the paper's twelve methods; {AS_SMALL[5]}, three seeds."
+    return number_table(["", *NAMES.values(), "clusters"], rows, words)
+
+
+def completed() -> DataFrame:
+    """GCFL as we completed it, two controls, and the other completions, Non-IID."""
+    import pandas as pd
+
+    field = both_datasets().query("setting == 'Non-IID'")
+    beside = field[field["row"].isin(["GCFL", "Oracle clusters", "LocalOnly"])]
+    return pd.concat([beside, recorded("sensitivity")], ignore_index=True)
+
+
+def other_laws() -> tables.Table:
+    """Accuracy under laws that the paper does not have, and GCFL's clusters."""
+    runs = priors.beside(recorded("laws"))
+    means = runs.pivot_table(["accuracy", "clusters"], CELL, "row", sort=False)
+    shown = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
+    rows = []
+    for place, line in means.iterrows():
+        dataset, setting = place
+        cells = [f"{100 * line['accuracy', row]:.1f}" for row in shown]
+        count = f"{line['clusters', 'GCFL']:.1f}"
+        rows.append([f"{NAMES[dataset]}, {setting}", *cells, count])
+    words = f"Accuracy in %, and how many clusters GCFL forms; {AS_SMALL[5]}, three "
+    return number_table(["", *shown, "GCFL's clusters"], rows, f"{words}seeds.")
+
+
+def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
+    """Live runs in short: means over the second half of the rounds."""
+    settings = list(dict.fromkeys(setting for setting, _ in runs))
+    rows = []
+    for method in dict.fromkeys(method for _, method in runs):
+        line = [method]
+        for setting in settings:
+            found = theory.halves(runs[setting, method])
+            cells = [f"{found['2nd half']:.2f}", f"{found['clusters']:.1f}"]
+            cells.append(f"{found['flicker']:.2f}")
+            line.append(" / ".join(cells))
+        rows.append(line)
+    words = "Accuracy / number of clusters / flicker, means over the second half of the"
+    return number_table(["", *settings], rows, f"{words} rounds; digits, one run each.")
+
+
+def inside_and_across() -> tables.Table:
+    """Are clients of a cluster nearer than those of two? On the toy's first round."""
+    rows = []
+    for setting in SETTINGS:
+        found = theory.first_round(setting)
+        labels = otsu_components(attraction(found.z, found.mass, ZETA))
+        inside, across = theory.gaps(found.z, labels)
+        shown = ["–" if np.isnan(x) else f"{x:.2f}" for x in (inside, across)]
+        kept = "–"
+        if not np.isnan([inside, across]).any():
+            kept = "yes" if inside < across else "no"
+        rows.append([setting, *shown, kept])
+    heads = ["", "largest distance within a cluster", "smallest across", "ξ exist?"]
+    return number_table(heads, rows, "The digits after one round, locations z.")
+
+
+# --- pictures of records --------------------------------------------------------------
 
 
 def table2_dots() -> Figure:
     """Table 2's non-IID cells: the paper's accuracy, and ours with 25 and 5 steps."""
     import pandas as pd
 
-    from ...plots import dots
-
-    runs = pd.concat(
-        [
-            small_scale(steps).assign(work=f"ours, {steps} steps a round")
-            for steps in (25, 5)
-        ]
-    )
-    ours = unlike(runs)
-    paper = unlike(printed("2"))
-    ablations = set(printed("5")["row"]) - {"GCFL"}
-    ours = ours[~ours["row"].isin(ablations)]
-    for side in (ours, paper):
-        side["cell"] = [", ".join(cell) for cell in side[CELL].itertuples(index=False)]
-        side["accuracy"] = 100 * side["accuracy"]
+    both = []
+    for steps in (25, 5):
+        runs = priors.beside(unlike(small_scale(steps)))
+        both.append(runs.assign(work=f"ours, {steps} steps a round"))
+    ours = pd.concat(both)
+    ours = _for_dots(ours[~ours["row"].isin(_ablations())])
     best_first = ours.groupby("row")["accuracy"].mean().sort_values(ascending=False)
     place = {row: i for i, row in enumerate(best_first.index)}
     ours = ours.sort_values("row", key=lambda rows: rows.map(place), kind="stable")
-    return dots(
-        ours, paper, rows="row", columns="cell", value="accuracy", ours_name="work"
+    return plots.dots(
+        ours,
+        _for_dots(unlike(printed("2"))),
+        rows="row",
+        columns="cell",
+        value="accuracy in %",
+        ours_name="work",
+        across=2,
     )
+
+
+def _for_dots(frame: DataFrame) -> DataFrame:
+    """A frame with a name for each panel, and accuracies in percent."""
+    cell = frame["dataset"].map(NAMES) + ", " + frame["setting"]
+    return frame.assign(cell=cell).assign(**{"accuracy in %": 100 * frame["accuracy"]})
+
+
+Lines = Mapping[str, tuple[Interval, float | None]]  # a row: our effect, the paper's
+
+
+def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
+    """Effects with their intervals, panels side by side, all on one scale.
+
+    A dot with its bar is our mean and its 95 % interval, a diamond the paper's effect.
+    Green lies to the right of zero, orange to the left, blue across it.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    names = list(dict.fromkeys(row for lines in panels.values() for row in lines))
+    down = -(-len(panels) // across)
+    height = (0.24 * len(names) + 0.7) * down + 0.3
+    fig = Canvas(figsize=(WIDTH, height))
+    axes = fig.subplots(down, across, sharey=True, sharex=True, squeeze=False)
+    for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
+        for row, ((mean, low, high), paper) in lines.items():
+            y = names.index(row)
+            colour = plots.COLOURS[2 if low > 0 else 1 if high < 0 else 0]
+            ax.plot([low, high], [y, y], color=colour)
+            ax.plot(mean, y, "o", color=colour, ms=5)
+            if paper is not None:
+                ax.plot(paper, y, "D", mfc="none", mec=plots.INK, ms=6)
+        ax.axvline(0, color=plots.INK, linewidth=1)
+        ax.set_title(title)
+    fig.supxlabel(xlabel, fontsize=10)
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].invert_yaxis()
+    return fig
+
+
+def table2_leads(steps: int = 25) -> Figure:
+    """How far GCFL is ahead of each row: setting by metric, the paper's lead beside."""
+    runs = unlike(small_scale(steps))
+    runs = runs[~runs["row"].isin(_ablations())]
+    order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
+    panels: dict[str, Lines] = {}
+    for value in ("accuracy", "balanced_accuracy"):
+        for setting in UNLIKE:
+            own = runs[runs["setting"] == setting]
+            said = None
+            if value == "accuracy":
+                said = printed("2").query("setting == @setting")
+            title = f"{value.replace('_', ' ')}, {setting}"
+            panels[title] = _leads(own, order, value, said)
+    return forest(panels, "GCFL ahead by, in points")
+
+
+def table3_leads() -> Figure:
+    """GCFL's lead at the medium and the large scale, last round and second half."""
+    runs = unlike(larger())
+    order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
+    panels: dict[str, Lines] = {}
+    for value, words in {"accuracy": "last round", "late": "2nd half"}.items():
+        for scale, own in runs.groupby("scale", sort=False):
+            said = None
+            if value == "accuracy":
+                said = unlike(printed("3")).query("scale == @scale")
+            panels[f"{scale} scale, {words}"] = _leads(own, order, value, said)
+    return forest(panels, "GCFL ahead by, in points")
+
+
+def _leads(
+    runs: DataFrame, rows: Sequence[str], value: str, paper: DataFrame | None
+) -> Lines:
+    """GCFL's lead over each row, and the paper's."""
+    said = {} if paper is None else paper.groupby("row")["accuracy"].mean().to_dict()
+    out = {}
+    for row in rows:
+        if row == "GCFL":
+            continue
+        pair = tables.paired(runs, "row", "GCFL", row, value, PLACES, percent=True)
+        theirs = 100 * (said["GCFL"] - said[row]) if row in said else None
+        out[row] = (effect(pair), theirs)
+    return out
+
+
+def parts_forest(steps: int = 25) -> Figure:
+    """What each part is worth: accuracy, balanced accuracy, number of clusters."""
+    runs = parts(steps)
+    paper = printed("5").assign(seed=0)
+    rows = [row for row in paper["row"].unique() if row in set(runs["row"]) - {"GCFL"}]
+    panels: dict[str, Lines] = {}
+    titles = {
+        "accuracy": "accuracy, points",
+        "balanced_accuracy": "balanced, points",
+        "clusters": "clusters",
+    }
+    for value, title in titles.items():
+        shares = value != "clusters"
+        lines = {}
+        for row in rows:
+            how: dict[str, Any] = {"by": PAIRS, "percent": shares}
+            ours = tables.paired(runs, "row", "GCFL", row, value, **how)
+            theirs = None
+            if value in paper:
+                pair = tables.paired(paper, "row", "GCFL", row, value, **how)
+                theirs = effect(pair).mean
+            lines[row] = (effect(ours), theirs)
+        panels[title] = lines
+    return forest(panels, "GCFL less GCFL without it", across=3)
+
+
+def completions_forest() -> Figure:
+    """Other completions against ours, in points of accuracy under Non-IID."""
+    runs = completed()
+    lines = {}
+    for row in runs["row"].unique():
+        if row != "GCFL":
+            pair = tables.paired(runs, "row", row, "GCFL", "accuracy", PAIRS)
+            lines[row] = (effect(pair), None)
+    title = f"{AS_SMALL[5]}, Non-IID"
+    return forest({title: lines}, "ahead of GCFL as completed, in points", across=1)
+
+
+def convergence_curves() -> Figure:
+    """Figure 2: accuracy over rounds, clustering from the start, in six panels.
+
+    The paper leaves post-training methods out of it, and so does this.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 8.6))
+    axes = fig.subplots(3, 2)
+    rivals = [row for row in RIVALS if CATEGORY[row] != "post-training"]
+    rows = ["GCFL", *rivals, "Oracle clusters"]
+    runs = timed()
+    for column, dataset in enumerate(NAMES):
+        for line, setting in enumerate(SETTINGS):
+            ax = axes[line, column]
+            own = runs[(runs["dataset"] == dataset) & (runs["setting"] == setting)]
+            for i, row in enumerate(rows):
+                courses = own.loc[own["row"] == row, "course"]
+                mean = np.mean([course["accuracy"] for course in courses], axis=0)
+                look = _line_look(row, i)
+                ax.plot(range(1, len(mean) + 1), mean, label=row, **look)
+            ax.set(title=f"{NAMES[dataset]}, {setting}", xlabel="round")
+            ax.set_ylabel("accuracy")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=4)
+    return fig
+
+
+def _line_look(row: str, number: int) -> dict[str, Any]:
+    if row == "GCFL":
+        return {"color": "black", "linewidth": 2.6}
+    colour = plots.COLOURS[number % 6]
+    dashes = ("-", "--")[number // 6]
+    width = 1.6 if row in IN_TRAINING else 1.0
+    return {"color": colour, "linestyle": dashes, "linewidth": width}
+
+
+def shield_over_zeta() -> Figure | None:
+    """Clusters over ζ with and without shield, from records; None if not run yet."""
+    from matplotlib.figure import Figure as Canvas
+
+    runs = crossed()
+    if runs is None:
+        return None
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.9))
+    axes = fig.subplots(1, 4, sharey=True)
+    said = printed("5").set_index([*CELL, "row"])["clusters"]
+    cells = runs.groupby(CELL, sort=False)
+    for ax, (cell, own) in zip(axes, cells, strict=True):
+        for i, row in enumerate(("GCFL", "w/o shielding")):
+            means = own[own["row"] == row].groupby("zeta")["clusters"].mean()
+            ax.plot(means.index, means, "os"[i] + "-", label=row)
+            ax.axhline(said[(*cell, row)], color=plots.COLOURS[i], linestyle=":")
+        ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xscale="log", xlabel="ζ")
+    axes[0].set_ylabel("clusters")
+    axes[-1].legend()
+    return fig
+
+
+# --- pictures of the method -----------------------------------------------------------
 
 
 def how_it_works() -> Figure:
     """A round of GCFL as boxes: what clients do, what the server does, what travels."""
     from matplotlib.figure import Figure as Canvas
 
-    from ...plots import COLOURS, INK, style
-
-    style()
-    fig = Canvas(figsize=(9, 2.7))
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 4.1))
     ax = fig.add_subplot()
-    ax.set(xlim=(0, 10), ylim=(0, 3))
+    ax.set(xlim=(0, 10), ylim=(0, 6))
     ax.axis("off")
+    blue, orange = plots.COLOURS[:2]
+    size: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 12}
+    ax.text(0.1, 5.75, "server", weight="bold", color=blue, fontsize=12)
+    ax.text(0.1, 0.05, "clients", weight="bold", color=orange, fontsize=12)
     boxes = [
-        (1.0, 0.6, "clients\ntrain their\ncluster's model", COLOURS[1]),
-        (1.0, 2.3, "server: ask every\nmodel about the\nsame probe images", COLOURS[0]),
-        (3.6, 2.3, "answers give\na place z,\nsize and sureness\na mass m", COLOURS[0]),
-        (
-            6.1,
-            2.3,
-            "pull of each pair:\nm m′ / distance,\nshielded, normalised",
-            COLOURS[0],
-        ),
-        (8.8, 2.3, "cut weak pulls;\nwhat hangs\ntogether is\na cluster", COLOURS[0]),
-        (8.8, 0.6, "average\nwithin each\ncluster", COLOURS[0]),
+        (1.5, 4.7, "1  ask each model\nabout the same\nprobe images", blue),
+        (5.0, 4.7, "2  its answers give a\nplace z; data and\nsureness a mass m", blue),
+        (8.5, 4.7, "3  pull of each pair:\nlarge if both are\nheavy and near", blue),
+        (8.5, 2.8, "4  cut the weak pulls;\nwhat hangs together\nis a cluster", blue),
+        (5.0, 2.8, "5  average the\nmodels within\neach cluster", blue),
+        (3.2, 0.8, "6  train the cluster's\nmodel on own data", orange),
     ]
     for x, y, words, colour in boxes:
-        look = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": colour, "lw": 1.6}
-        ax.text(x, y, words, ha="center", va="center", fontsize=8.5, bbox=look)
-    arrow = {"arrowstyle": "->", "color": INK, "lw": 1.2}
+        look = {"boxstyle": "round,pad=0.35", "fc": "white", "ec": colour, "lw": 1.8}
+        ax.text(x, y, words, bbox=look, **size)
     ends = [
-        ((1.0, 1.1), (1.0, 1.75)),
-        ((2.05, 2.3), (2.7, 2.3)),
-        ((4.5, 2.3), (4.95, 2.3)),
-        ((7.3, 2.3), (7.9, 2.3)),
-        ((8.8, 1.65), (8.8, 1.1)),
-        ((8.1, 0.6), (1.95, 0.6)),
+        ((2.85, 4.7), (3.5, 4.7)),
+        ((6.5, 4.7), (7.0, 4.7)),
+        ((8.5, 3.95), (8.5, 3.5)),
+        ((6.9, 2.8), (6.3, 2.8)),
+        ((5.0, 2.1), (4.2, 1.35)),
+        ((1.9, 1.35), (1.4, 3.95)),
     ]
     for start, end in ends:
+        arrow = {"arrowstyle": "-|>", "color": plots.INK, "lw": 1.6}
         ax.annotate("", xy=end, xytext=start, arrowprops=arrow)
-    ax.text(
-        5.0, 0.72, "each client gets its cluster's model", ha="center", fontsize=8.5
-    )
-    ax.text(1.1, 1.4, "models", fontsize=8.5)
+    ax.text(0.2, 2.5, "trained\nmodels", fontsize=12, va="center")
+    ax.text(4.9, 1.6, "its cluster's model", fontsize=12, va="center")
     return fig
 
 
-def completions() -> DataFrame:
-    """GCFL with other values of what the paper does not tell, under Non-IID.
-
-    In brackets the rank that it would have among the paper's twelve methods.
-    """
-    import pandas as pd
-
-    field = both_datasets().query("setting == 'Non-IID'")
-    beside = field[field["row"].isin(["GCFL", "Oracle clusters", "LocalOnly"])]
-    runs = pd.concat([beside, recorded("sensitivity")], ignore_index=True)
-    rivals = field[field["row"].isin(RIVALS)]
-    rivals = rivals.groupby(["dataset", "row"])["accuracy"].mean()
-    board = {}
-    for row, own in runs.groupby("row", sort=False):
-        line = {}
-        for dataset, mean in own.groupby("dataset")["accuracy"].mean().items():
-            rank = 1 + int((rivals[dataset] > mean).sum())
-            line[dataset] = f"{100 * mean:.1f} ({rank})"
-        pair = tables.paired(runs, "row", row, "GCFL", "accuracy", PAIRS)
-        line["minus GCFL"] = pair.short
-        line["clusters"] = round(own["clusters"].mean(), 1)
-        board[row] = line
-    return pd.DataFrame(board).T
-
-
-def other_laws() -> DataFrame:
-    """Accuracy under laws that the paper does not have, and GCFL's clusters."""
-    means = recorded("laws").pivot_table(
-        ["accuracy", "clusters"], CELL, "row", sort=False
-    )
-    out = means["accuracy"].mul(100)
-    out["clusters of GCFL"] = means["clusters", "GCFL"]
-    return out.round(1)
-
-
-def convergence_curves() -> Figure:
-    """Figure 2: accuracy over rounds, clustering from the start, in six panels."""
+def deals(feds: Mapping[str, Any]) -> Figure:
+    """Client by class pictures of the three settings."""
     from matplotlib.figure import Figure as Canvas
 
-    from ...plots import curves, style
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.6))
+    for ax, (setting, fed) in zip(fig.subplots(1, 3), feds.items(), strict=True):
+        plots.class_map(fed.truth.counts, fed.truth.labels, ax=ax)
+        ax.set_xticks(range(0, 20, 4), range(0, 20, 4))
+        ax.set_title(setting, pad=16)
+    return fig
 
-    style()
-    fig = Canvas(figsize=(10, 5.6))
-    axes = fig.subplots(2, 3)
-    rows = ["GCFL", *IN_TRAINING, "Oracle clusters"]
-    for ax, (cell, runs) in zip(
-        axes.flat, timed().groupby(CELL, sort=False), strict=True
-    ):
-        courses = runs.groupby("row")["course"].agg(list)
-        curves(courses[rows].to_dict(), ax=ax)
-        ax.set_title(", ".join(cell))
-        ax.get_legend().set_visible(ax is axes[0, 2])
+
+def one_clients_way(setting: str = "Non-IID-ES", client: int = 0) -> Figure:
+    """From probe images to a place: q of single images, r of classes, and z."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    found = theory.first_round(setting)
+    x, y = found.fed.probe(50)
+    q = theory.sureness(found.fed, found.rows[client], x, y)  # (500,)
+    r = np.array([q[y == k].mean() for k in range(10)])
+    known = int(found.fed.truth.counts[client].argmax())
+    strange = int(found.fed.truth.counts[client].argmin())
+    fig = Canvas(figsize=(WIDTH, 4.2))
+    halves: Any = fig.subfigures(2, height_ratios=(1, 1.5))
+    top, bottom = halves
+    shown = [int(i) for k in (known, strange) for i in np.flatnonzero(y == k)[:4]]
+    top.suptitle(
+        f"images of class {known}, which the client holds, and of class {strange}, "
+        "which it does not;\nbelow each: q, how sure its model is of that class",
+        fontsize=11,
+    )
+    for ax, i in zip(top.subplots(1, 8), shown, strict=True):
+        ax.imshow(np.asarray(x[i]).reshape(8, 8), cmap="gray_r")
+        ax.set(xticks=[], yticks=[], xlabel=f"{q[i]:.2f}")
+        ax.grid(False)
+    left, right = bottom.subplots(1, 2)
+    left.plot(y, q, "o", color=plots.COLOURS[5], ms=3, alpha=0.4, label="q, an image")
+    left.plot(range(10), r, "D", color=plots.COLOURS[1], label="r, mean of a class")
+    left.set(xlabel="class", ylabel="sure of the true class", xticks=range(10))
+    left.legend()
+    right.bar(range(10), r / np.linalg.norm(r), color=plots.COLOURS[0])
+    right.set(xlabel="class", ylabel="z = r / length", xticks=range(10))
+    return fig
+
+
+def locations(places: Mapping[str, Any]) -> Figure:
+    """Locations of the clients in the three settings, a row for each client."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.8))
+    axes = fig.subplots(1, 3, sharey=True)
+    for ax, (name, found) in zip(axes, places.items(), strict=True):
+        picture = ax.imshow(found.z, vmin=0, vmax=0.8, aspect="auto")
+        ax.grid(False)
+        ax.set(title=name, xlabel="class", xticks=range(0, 10, 3))
+        ax.set_yticks(range(0, 20, 4))
+    axes[0].set_ylabel("client")
+    fig.colorbar(picture, ax=axes, label="coordinate of z")
+    return fig
+
+
+def masses(places: Mapping[str, Any]) -> Figure:
+    """What the clients' masses add up from, where clients differ."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.9))
+    axes = fig.subplots(1, 2, sharey=True)
+    for ax, name in zip(axes, UNLIKE, strict=True):
+        found = places[name]
+        n = found.fed.n.numpy()
+        rho = found.rho.numpy()
+        pieces = {"attendance κ": np.ones(20), "volume ν": n / n.max(),
+                  "confidence ρ": rho}  # fmt: skip
+        top = np.zeros(20)
+        for words, piece in pieces.items():
+            ax.bar(range(20), piece, bottom=top, label=words)
+            top = top + piece
+        ax.set(title=f"{name}: heaviest / lightest = {top.max() / top.min():.2f}")
+        ax.set(xlabel="client", ylabel="mass")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3)
+    return fig
+
+
+def forces(places: Mapping[str, Any]) -> Figure:
+    """How a force falls with distance, and what the shield leaves of it."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 3))
+    left, right = fig.subplots(1, 2)
+    d = np.linspace(0, 1.4, 100)
+    for zeta in (0.01, 0.1, 1):
+        left.plot(d, 1 / (d + zeta), label=f"ζ = {zeta}, no shield")
+    shielded = np.exp(-((d / 0.5) ** 2)) / (d + 0.01)
+    left.plot(d, shielded, "k--", label="ζ = 0.01, shield, λ = 0.5")
+    left.set(yscale="log", xlabel="distance d", ylabel="attraction")
+    for name, found in places.items():
+        apart = torch.pdist(found.z).numpy()
+        kept = np.sort(np.exp(-((apart / np.median(apart)) ** 2)))
+        right.plot(np.linspace(0, 1, len(kept)), kept, label=name)
+    right.set(xlabel="share of all pairs", ylabel="what the shield leaves", ylim=(0, 1))
+    left.legend(fontsize=9)
+    right.legend()
+    return fig
+
+
+def matrices(found: theory.Bodies) -> Figure:
+    """Attractions: plain, shielded, normalised; clients sorted by group."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    kinds: dict[str, dict[str, bool]] = {
+        "A (Eq. 14)": {"shielded": False, "normalised": False},
+        "shielded (Eq. 15)": {"normalised": False},
+        "normalised (Eq. 16)": {},
+    }
+    fig = Canvas(figsize=(WIDTH, 2.3))
+    for ax, (name, options) in zip(fig.subplots(1, 3), kinds.items(), strict=True):
+        A = attraction(found.z, found.mass, ZETA, **options)
+        plots.matrix(A, found.fed.truth.labels, ax=ax)
+        ax.set(title=name + "\n", xticks=[], yticks=[], xlabel="", ylabel="")
+    return fig
+
+
+def cuts(places: Mapping[str, Any]) -> Figure:
+    """Histograms of attractions with Otsu's threshold, and the clusters it gives."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.6))
+    axes = fig.subplots(1, 3)
+    for ax, (name, found) in zip(axes, places.items(), strict=True):
+        A = attraction(found.z, found.mass, ZETA)
+        labels = otsu_components(A)
+        ari = metrics.adjusted_rand(found.fed.truth.labels, labels)
+        ax.hist(A[np.triu_indices(20, 1)].numpy(), bins=30, log=True)
+        ax.axvline(otsu_threshold(A), color="k", linestyle="--")
+        words = f"{len(labels.unique())} clusters, ARI {ari:.2f}"
+        ax.set(title=f"{name}\n{words}", xlabel="normalised attraction")
+    axes[0].set_ylabel("pairs (log)")
+    return fig
+
+
+def zeta_on_digits(
+    zetas: Sequence[float] = (0.001, 0.01, 0.03, 0.1, 0.3, 1, 3),
+) -> Figure:
+    """Clusters over ζ, with and without shield, in six deals of the digits each."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.9))
+    axes = fig.subplots(1, 2, sharey=True)
+    for ax, setting in zip(axes, UNLIKE, strict=True):
+        bodies = [theory.first_round(setting, seed) for seed in range(6)]
+        for i, shielded in enumerate((True, False)):
+            counts = np.array(
+                [
+                    [theory.count(found, zeta, shielded) for found in bodies]
+                    for zeta in zetas
+                ]
+            )  # (ζ, deals)
+            words = "with shield" if shielded else "without shield"
+            ax.plot(zetas, counts.mean(1), "os"[i] + "-", label=words)
+            ends = (counts.min(1), counts.max(1))
+            ax.fill_between(zetas, *ends, color=plots.COLOURS[i], alpha=0.15, lw=0)
+        ax.axhline(5, color=plots.INK, linestyle=":", label="hidden groups")
+        ax.set(title=setting, xscale="log", xlabel="ζ", ylim=(0, 20.5))
+    axes[0].set_ylabel("clusters")
+    axes[1].legend()
+    return fig
+
+
+def torn_groups() -> Figure:
+    """How many clusters are found in two perfect groups, by their sizes."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    counts = [[theory.perfect((a, b)) for b in range(2, 31)] for a in range(2, 11)]
+    fig = Canvas(figsize=(WIDTH, 2.8))
+    ax = fig.add_subplot()
+    where: dict[str, Any] = {"extent": (1.5, 30.5, 1.5, 10.5), "origin": "lower"}
+    picture = ax.imshow(counts, aspect="auto", **where)
+    ax.plot([4, 28], [2, 10], "w--")
+    ax.grid(False)
+    ax.set(xlabel="bodies in one group", ylabel="in the other")
+    fig.colorbar(picture, ax=ax, label="clusters found")
+    return fig
+
+
+def starts(
+    make: Callable[..., Any], rates: Sequence[float] = (0.01, 0.03, 0.1)
+) -> Figure:
+    """The ratio of Eq. 3 and the accuracy of FedAvg, for some learning rates."""
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.8))
+    left, right = fig.subplots(1, 2)
+    for lr in rates:
+        ratio, accuracy = theory.changes(make("Non-IID", lr=lr), 15)
+        left.plot(range(1, 16), ratio, "o-", markersize=3, label=f"η = {lr}")
+        right.plot(range(1, 16), accuracy, label=f"η = {lr}")
+    left.axhline(GCFL().delta_init, color="k", linestyle="--", label="our δ")
+    left.set(xlabel="round", ylabel="change in a round (Eq. 3)", ylim=(0, None))
+    right.set(xlabel="round", ylabel="accuracy", ylim=(0, 1))
+    for ax in (left, right):
+        ax.set_xticks(range(0, 16, 5))
+    left.legend(fontsize=9)
     return fig

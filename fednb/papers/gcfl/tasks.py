@@ -37,8 +37,9 @@ after a look at the outcome (λ = 10 learns next to nothing) they became 0.01, 0
 CFL, FedEM and FedCCFA are best at the largest value tried, so more might be better
 still. Accuracy is that on the clients' test samples of the search's seed, and other
 seeds deal the same images in other ways: there is no separate validation set. GCFL and
-the other rows were not searched. ``CHOSEN`` was read off a trial that left no records;
-those of ``tuning`` are to be made, and a test then compares the two.
+the other rows were not searched. The values were first read off a trial that left no
+records; then the search was run again and recorded (``tuning``), and a test checks that
+``CHOSEN`` are its best values.
 
 ``laptop`` has 20, 32 and 60 clients instead of 50, 200 and 500, each of about 120
 samples, 84 of them for training; LeNet-5 instead of the wider networks; 20 rounds of 5
@@ -54,7 +55,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,6 +84,9 @@ from ...methods import (
 from ...training import Local
 from ..common import limited, only_in
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 GROUPS = 5
 SETTINGS = ("IID", "Non-IID-ES", "Non-IID")
 CURVES = ("accuracy", "clusters", "ari")
@@ -101,9 +105,8 @@ CATEGORY = {  # Table 2's first column; what is not here is ours
 class Scale:
     """What a profile changes."""
 
-    models: dict[
-        str, Callable[[], Any]
-    ]  # a network for each data set, in the order of the table
+    # a network for each data set, in the order of the table
+    models: dict[str, Callable[[], Any]]
     clients: tuple[int, int, int]  # small, medium, large
     samples: int | None  # per client, test samples included; None: all that there are
     rounds: int
@@ -120,17 +123,32 @@ class Scale:
 
 
 _mnist = (1, 28, 28)
-_wide = {
+_wide: dict[str, Callable[[], Any]] = {
     "cifar10": models.cnn,
     "mnist": partial(models.cnn, shape=_mnist, filters=(32, 64), dense=()),
 }
-_lenet = {"cifar10": models.lenet5, "mnist": partial(models.lenet5, shape=_mnist)}
+_lenet: dict[str, Callable[[], Any]] = {
+    "cifar10": models.lenet5,
+    "mnist": partial(models.lenet5, shape=_mnist),
+}
 _local = Local(0.1, steps=5, batch_size=16, lr_decay=0.5, decay_every=10)
 SCALES = {
     "smoke": Scale(
-        {"digits": models.mlp}, (10, 15, 20), 60, 4, replace(_local, steps=2), range(1)
+        models={"digits": models.mlp},
+        clients=(10, 15, 20),
+        samples=60,
+        rounds=4,
+        local=replace(_local, steps=2),
+        seeds=range(1),
     ),
-    "laptop": Scale(_lenet, (20, 32, 60), 120, 20, _local, range(3)),
+    "laptop": Scale(
+        models=_lenet,
+        clients=(20, 32, 60),
+        samples=120,
+        rounds=20,
+        local=_local,
+        seeds=range(3),
+    ),
     "workstation": Scale(
         models=_lenet,
         clients=(20, 32, 60),
@@ -140,12 +158,12 @@ SCALES = {
         seeds=range(3),
     ),
     "paper": Scale(
-        _wide,
-        (50, 200, 500),
-        None,
-        100,
-        Local(0.01, epochs=5, lr_decay=0.5, decay_every=20),
-        range(5),
+        models=_wide,
+        clients=(50, 200, 500),
+        samples=None,
+        rounds=100,
+        local=Local(0.01, epochs=5, lr_decay=0.5, decay_every=20),
+        seeds=range(5),
     ),
 }
 SEARCH_SEED = 100  # of ``tuning``
@@ -155,7 +173,7 @@ SHARE = {"small": 1.0, "medium": 0.25, "large": 0.1}  # of the clients, in each 
 
 def law(scale: Scale, clients: int, setting: str) -> Callable[..., partition.Partition]:
     """One way to deal the data; the last two are without hidden groups."""
-    both = {"clients": clients, "min_size": 12, "test": 0.3}
+    both: dict[str, Any] = {"clients": clients, "min_size": 12, "test": 0.3}
     laws = {
         "IID": partial(partition.iid, **both),
         "Non-IID-ES": partial(
@@ -187,7 +205,7 @@ def candidates(scale: Scale, sampled: float) -> dict[str, dict[float, Any]]:
     These are the methods whose authors' settings belong to longer local training, or
     to more rounds, than a table of short runs has. A comment tells what they are.
     """
-    share = {"sampled": sampled}
+    share: dict[str, Any] = {"sampled": sampled}
     return {
         "CFL": {  # ε1 in peaks of the mean update; the authors advise 0.1
             eps1: CFL(wait=scale.start, eps1=eps1, eps2=0.6, **share)
@@ -212,7 +230,7 @@ def candidates(scale: Scale, sampled: float) -> dict[str, dict[float, Any]]:
 
 def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
     """The paper's rows: what must know the number of clusters is told the true one."""
-    share = {"sampled": sampled}
+    share: dict[str, Any] = {"sampled": sampled}
     rows = {
         name: values[CHOSEN[name]]
         for name, values in candidates(scale, sampled).items()
@@ -235,13 +253,13 @@ def baselines(scale: Scale, sampled: float) -> dict[str, Any]:
 
 def controls(clients: int, sampled: float, seed: int) -> dict[str, Any]:
     """What any gain has to be held against."""
-    truth = np.sort(np.arange(clients) % GROUPS)  # groups are blocks of clients
+    # groups are blocks of clients
+    truth: Any = np.sort(np.arange(clients) % GROUPS)
+    sizes: Any = np.bincount(truth)
     return {
         "LocalOnly": LocalOnly(sampled=sampled),
         "Oracle clusters": FixedClusters(truth, sampled=sampled),
-        "Random clusters": FixedClusters.random(
-            np.bincount(truth), seed=seed, sampled=sampled
-        ),
+        "Random clusters": FixedClusters.random(sizes, seed=seed, sampled=sampled),
     }
 
 
@@ -288,7 +306,8 @@ def table(profile: str, size: str, datasets: Sequence[str] = ()) -> list[Task]:
 
     ``datasets`` are the data sets to take, if the profile has them; none: all of them.
     """
-    scale, sampled = SCALES[profile], SHARE[size]
+    scale = SCALES[profile]
+    sampled = SHARE[size]
     clients = scale.clients[[*SHARE].index(size)]
     rows = baselines(scale, sampled) | (others() if size == "small" else {})
     return [
@@ -312,11 +331,12 @@ def tuning(profile: str) -> list[Task]:
                     cell = task(
                         profile, "small", dataset, setting, SEARCH_SEED, method, name
                     )
-                    tasks.append(replace(cell, tags=cell.tags | {"value": value}))
+                    tags: dict[str, Any] = cell.tags | {"value": value}
+                    tasks.append(replace(cell, tags=tags))
     return tasks
 
 
-def best_values(frame) -> dict[str, float]:
+def best_values(frame: DataFrame) -> dict[str, float]:
     """The value of each method with the best mean accuracy in ``tuning``'s frame."""
     means = frame.groupby(["row", "value"])["accuracy"].mean()
     return {row: means[row].idxmax() for row in means.index.unique("row")}
@@ -357,9 +377,8 @@ def undeclared(scale: Scale) -> dict[str, Any]:
         "ζ = 1": gcfl(scale, zeta=1.0),
         "λ = half the median": gcfl(scale, shield=0.5),
         "λ = twice the median": gcfl(scale, shield=2.0),
-        "start in round 3": gcfl(
-            scale, delta_init=0.0, latest=2
-        ),  # Eq. 3 never holds, so latest decides
+        # δ_init = 0: Eq. 3 never holds, so ``latest`` decides
+        "start in round 3": gcfl(scale, delta_init=0.0, latest=2),
         "start after a quarter": gcfl(scale, delta_init=0.0),
         "start after a half": gcfl(scale, delta_init=0.0, latest=scale.rounds // 2),
         "Otsu without histogram": gcfl(scale, bins=None),
@@ -382,9 +401,10 @@ def longer(scale: Scale) -> Scale:
     """Five times the steps at half the learning rate, for three fifths of the
     rounds.
     """
-    local = replace(
-        scale.local, lr=scale.local.lr / 2, steps=5 * scale.local.steps, lr_decay=1.0
-    )
+    steps = scale.local.steps
+    if steps is None:
+        raise ValueError("longer: this profile trains by epochs, not by steps")
+    local = replace(scale.local, lr=scale.local.lr / 2, steps=5 * steps, lr_decay=1.0)
     return replace(scale, local=local, rounds=3 * scale.rounds // 5)
 
 
@@ -396,12 +416,10 @@ def local_work(profile: str) -> list[Task]:
         return []
     more = longer(SCALES[profile])
     rows = baselines(more, 1.0) | {"WeCFL": WeCFL(GROUPS)} | ablations(more)
-    for left_out in (
-        "FedProx",
-        "FedEM",
-        "No δ_init",
-    ):  # FedProx is FedAvg in Table 2, nearly; FedEM trains thrice
+    # FedProx is nearly FedAvg in Table 2; FedEM trains thrice
+    for left_out in ("FedProx", "FedEM", "No δ_init"):
         del rows[left_out]
+    alike = ("FedAvg", "GCFL", "LocalOnly", "Random clusters")  # what IID needs
     return [
         replace(
             task(profile, "small", dataset, setting, seed, method, row),
@@ -412,9 +430,7 @@ def local_work(profile: str) -> list[Task]:
         for dataset in more.models
         for setting in SETTINGS
         for row, method in (rows | controls(more.clients[0], 1.0, seed)).items()
-        if setting != "IID"
-        or row
-        in ("FedAvg", "GCFL", "LocalOnly", "Random clusters")  # what the claim needs
+        if setting != "IID" or row in alike
     ]
 
 
@@ -451,7 +467,9 @@ def local_rounds(profile: str) -> list[Task]:
     return [
         replace(
             task(profile, "small", dataset, setting, seed, method, row),
-            **{"local": often.local, "rounds": often.rounds, "every": 5},
+            local=often.local,
+            rounds=often.rounds,
+            every=5,
         )
         for seed in often.seeds
         for dataset in often.models
@@ -467,7 +485,7 @@ def zetas(profile: str) -> list[Task]:
     ζ near 0.3 to 1 gives the paper's number of clusters; the values were fixed before
     the first of these runs.
     """
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for zeta in (0.1, 0.3, 1.0):
         rows[f"ζ = {zeta:g}"] = {"zeta": zeta}
         rows[f"ζ = {zeta:g}, w/o shielding"] = {"zeta": zeta, "shielded": False}

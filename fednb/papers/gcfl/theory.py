@@ -3,6 +3,9 @@ it is, and bodies that move.
 
 | paper | here |
 |---|---|
+| clients as bodies, after one round of the toy | `first_round` |
+| q_a(x, y) (Eq. 6) of single probe images | `sureness` |
+| ξ_intra < ξ_inter (section 3.1) | `gaps` |
 | Ã of two groups far apart (Eq. 16) | 1 / (size - 1) within a group, 0 across |
 | τ | `fednb.clustering.otsu_threshold`; which of two groups it tears: `torn` |
 | section 5, force-driven updates of locations with velocity | `pull`, `drift` |
@@ -11,7 +14,8 @@ it is, and bodies that move.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +29,20 @@ from ...methods.gcfl import locate
 from ...similarity import attraction
 from ...training import Local
 from .tasks import SCALES, law
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from pandas import DataFrame
+
+
+class Bodies(NamedTuple):
+    """The clients of the toy as bodies, after all have trained one model once."""
+
+    fed: Federation
+    rows: Tensor  # (20, D) their models
+    z: Tensor  # (20, 10) locations
+    rho: Tensor  # (20,) confidence
+    mass: Tensor  # (20,) with α = β = γ = 1, and all attend
 
 
 def toy(setting: str, seed: int = 0, lr: float = 0.1) -> Federation:
@@ -49,18 +67,57 @@ def observe(
     return locate(fed.predict(rows, x), y, fed.classes)
 
 
+@cache
+def first_round(setting: str, seed: int = 0) -> Bodies:
+    """Let all clients of the toy train the same fresh model, and place them."""
+    fed = toy(setting, seed)
+    rows = fed.train(fed.start()[0]).theta
+    z, rho = observe(fed, rows)
+    mass = fed.n / fed.n.max() + 1 + rho
+    return Bodies(fed, rows, z, rho, mass)
+
+
+def sureness(fed: Federation, row: Tensor, x: Tensor, y: Tensor) -> np.ndarray:
+    """How sure a model (D,) is of the true class of each sample: q, (m,) (Eq. 6)."""
+    shares = fed.predict(row[None], x)[0].softmax(1)  # (m, classes)
+    return shares[torch.arange(len(y)), y].numpy()
+
+
+def count(found: Bodies, zeta: float, shielded: bool) -> int:
+    """How many clusters there are at this ζ, with or without shield."""
+    A = attraction(found.z, found.mass, zeta, shielded=shielded)
+    return len(otsu_components(A).unique())
+
+
+def gaps(z: Tensor, labels: Tensor) -> tuple[float, float]:
+    """The largest distance within a cluster, and the smallest between two clusters.
+
+    Section 3.1 wants the first to be smaller. nan where there is no such pair.
+    """
+    apart = torch.cdist(z, z)  # (K, K)
+    together = labels[:, None] == labels[None]
+    pairs = torch.ones_like(together).triu(1)
+    within = apart[pairs & together]
+    across = apart[pairs & ~together]
+    largest = float(within.max()) if len(within) else float("nan")
+    smallest = float(across.min()) if len(across) else float("nan")
+    return largest, smallest
+
+
 def population(seed: int = 3) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Twenty-one bodies in the plane, as three sorts of clouds (21, 2), and their
     masses (21,) by α : β : γ.
     """
-    rng, corners = np.random.default_rng(seed), np.array([[0, 0], [1, 0], [0.5, 0.87]])
+    rng = np.random.default_rng(seed)
+    corners = np.array([[0, 0], [1, 0], [0.5, 0.87]])
     sizes = {"three equal groups": [7, 7, 7], "groups of 3, 6, 12": [3, 6, 12]}
     clouds = {
         name: np.repeat(corners, n, 0) + 0.1 * rng.normal(size=(21, 2))
         for name, n in sizes.items()
     }
-    clouds["one cloud"] = [0.5, 0.4] + 0.3 * rng.normal(size=(21, 2))
-    volume, sure = rng.uniform(0.2, 1, 21), rng.uniform(0.1, 0.6, 21)
+    clouds["one cloud"] = np.array([0.5, 0.4]) + 0.3 * rng.normal(size=(21, 2))
+    volume = rng.uniform(0.2, 1, 21)
+    sure = rng.uniform(0.1, 0.6, 21)
     masses = {
         "1 : 1 : 1": volume + 1 + sure,
         "1 : 0 : 0": volume,
@@ -93,33 +150,30 @@ def perfect(sizes: Sequence[int], normalised: bool = True) -> int:
     """How many clusters Algorithm 1 finds in groups that are points far from each
     other, of these sizes.
     """
-    z = np.eye(len(sizes))[np.repeat(range(len(sizes)), sizes)]
-    return len(
-        otsu_components(
-            attraction(z, np.ones(len(z)), 1e-9, normalised=normalised), bins=None
-        ).unique()
-    )
+    z = np.eye(len(sizes))[np.repeat(np.arange(len(sizes)), sizes)]
+    A = attraction(z, np.ones(len(z)), 1e-9, normalised=normalised)
+    return len(otsu_components(A, bins=None).unique())
 
 
 def changes(fed: Federation, rounds: int) -> tuple[list[float], list[float]]:
     """FedAvg's relative change in each round, by which GCFL decides when to start (Eq.
     3), and its accuracy.
     """
-    state, ratio, accuracy = FedAvg().init(fed), [], []
+    method = FedAvg()
+    state = method.init(fed)
+    ratio = []
+    accuracy = []
     for t in range(rounds):
-        old, state = state.theta, FedAvg().step(state, fed, t)
-        ratio.append(
-            float(
-                (state.theta - old)[:, : fed.layout.P].norm()
-                / old[:, : fed.layout.P].norm()
-            )
-        )
+        old = state.theta[:, : fed.layout.P]
+        state = method.step(state, fed, t)
+        new = state.theta[:, : fed.layout.P]
+        ratio.append(float((new - old).norm() / old.norm()))
         seen = fed.evaluate(state.theta, state.labels)
         accuracy.append(float((seen.pred == seen.true).double().mean()))
     return ratio, accuracy
 
 
-def flicker(labels) -> np.ndarray:
+def flicker(labels: ArrayLike) -> np.ndarray:
     """Share of clients whose companions change from one round to the next: labels (T,
     K) -> (T - 1,).
 
@@ -140,12 +194,13 @@ def letters(found: np.ndarray) -> list[str]:
     return ["alone" if size[c] == 1 else chr(ord("A") + rank[c]) for c in found]
 
 
-def halves(past) -> dict[str, float]:
+def halves(past: DataFrame) -> dict[str, float]:
     """A history's frame in four numbers: accuracy in the last round, and means over the
     second half of the rounds.
     """
     middle = len(past) // 2
-    late, moved = past[middle:], flicker([*past["labels"]])[middle - 1 :]
+    late = past[middle:]
+    moved = flicker([*past["labels"]])[middle - 1 :]
     means = {
         "2nd half": late["accuracy"].mean(),
         "clusters": late["clusters"].mean(),
@@ -154,7 +209,7 @@ def halves(past) -> dict[str, float]:
     return {"last round": past["accuracy"].iloc[-1], **means}
 
 
-def fall(curve) -> float:
+def fall(curve: ArrayLike) -> float:
     """How much a curve (T,) oscillates: its mean fall from one round to the next, where
     a rise counts as 0.
     """
@@ -192,7 +247,9 @@ def drift(
     place where it is seen, and slowed down by friction; ``steps`` of length ``dt`` in a
     round. Without gravity it only smooths what is seen, which is the control.
     """
-    p, v, path = seen[0].clone(), torch.zeros_like(seen[0]), []
+    p = seen[0].clone()
+    v = torch.zeros_like(p)
+    path = []
     for z in seen:
         for _ in range(steps):
             v = v + dt * (gravity * pull(p, m, zeta) + spring * (z - p) - friction * v)
