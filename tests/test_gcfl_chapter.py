@@ -423,7 +423,7 @@ def test_networks_of_the_profiles_fit_their_data():
     assert gcfl.tasks.SCALES["laptop"].models["cifar10"] is models.lenet5
 
 
-# --- label shares alone -----------------------------------------------------------------
+# --- label shares alone ---------------------------------------------------------------
 
 
 def test_the_majority_class_by_hand():
@@ -466,7 +466,7 @@ def test_every_deal_of_the_tables_has_its_majority_class():
         gcfl.priors.beside(frame.assign(seed=99).head(1))
 
 
-# --- claims -----------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------
 
 
 def runs_of(table: dict[str, list[float]]) -> pd.DataFrame:

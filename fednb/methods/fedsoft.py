@@ -20,8 +20,7 @@ What differs from the paper, or from its experiments:
   steps of SGD at lr = 0.1, λ = 0.1 pulls a model by 1 − (1 − lr λ)⁵ = 5 % of its way to
   the mixture, so FedSoft stays close to LocalOnly. A stronger pull does not help in
   short runs: the first mixture is one of random networks, and later ones lag behind
-  (λ = 1 was worse in the trial behind ``papers.gcfl``'s search; its records are to be
-  made).
+  (λ = 1 is worse in GCFL's table ``tuning``).
 """
 
 from __future__ import annotations

@@ -6,4 +6,5 @@ Writes ``book/results/gcfl/majority.json``; it takes seconds and needs the data.
 from ..common import results
 from .priors import write
 
-write(results("gcfl") / "majority.json")
+if __name__ == "__main__":
+    write(results("gcfl") / "majority.json")

@@ -165,8 +165,8 @@ def gain_grows() -> Claim:
         "The gain grows with heterogeneity",
         "4.3",
         effect(pair),
-        replicates=f"{pair.n} pairs of data set and seed; lead over FedAvg, two classes "
-        "a group less four",
+        replicates=f"{pair.n} pairs of data set and seed; lead over FedAvg, two "
+        "classes a group less four",
         scale=figures.AS_SMALL[5],
     )
 

@@ -42,8 +42,8 @@ AS_SMALL = {
 WHAT = {  # a row: what it is here
     "FedAvg": "one model for all",
     "FedProx": "FedAvg with a pull back to the model that was sent, μ = 0.1",
-    "CFL": "splits a cluster in two by cosines once its mean update is small; ε₁ = 0.6, "
-    "the best of three",
+    "CFL": "splits a cluster in two by cosines once its mean update is small; "
+    "ε₁ = 0.6, the best of three",
     "FL+HC": "one hierarchical clustering of updates, after a quarter of the rounds; "
     "all clients take part in that round",
     "IFCA": "five models; a client takes the one with the least loss",

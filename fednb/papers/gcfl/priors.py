@@ -87,7 +87,8 @@ def write(path: str | Path) -> None:
     tasks = deals(task for name in DEALT for task in TABLES[name]("laptop"))
     data = {task.dataset: task.load().sha256 for task in tasks}
     record = {
-        "what": "always answering a client's majority class, and how unlike clients are",
+        "what": "always answering a client's majority class, and how unlike clients "
+        "are",
         "command": "python -m fednb.papers.gcfl",
         "commit": commit(),
         "data_sha256": data,

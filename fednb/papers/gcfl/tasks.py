@@ -331,7 +331,7 @@ def tuning(profile: str) -> list[Task]:
                     cell = task(
                         profile, "small", dataset, setting, SEARCH_SEED, method, name
                     )
-                    tags: dict[str, Any] = cell.tags | {"value": value}
+                    tags = {**cell.tags, "value": value}
                     tasks.append(replace(cell, tags=tags))
     return tasks
 
