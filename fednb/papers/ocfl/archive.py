@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -135,22 +136,60 @@ def truth(run: Run) -> np.ndarray:  # (clients,)
     return np.repeat(range(3), SIZES[run.clients, run.balance])
 
 
-def scores(names: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-    """Compare the clusters of every round (T, K) with the true ones: ari, ami,
-    homogeneity, completeness, each (T,).
+def scores(
+    names: np.ndarray, true: np.ndarray, kinds: Iterable[str] = tuple(KINDS)
+) -> dict[str, np.ndarray]:
+    """Compare the clusters of every round (T, K) with the true groups (K,).
+
+    Each of ``kinds`` (keys of ``KINDS``) is an array (T,).
     """
+    kinds = tuple(kinds)
+    groups = int(true.max()) + 1
     rounds = []
     for row in names.tolist():
-        order = {
-            name: c for c, name in enumerate(dict.fromkeys(row))
-        }  # most rounds are alike
-        rounds.append(_scores(tuple(true.tolist()), tuple(order[name] for name in row)))
-    return dict(zip(KINDS, np.array(rounds).T, strict=True))
+        counts: dict[str, list[int]] = {}
+        for name, group in zip(row, true.tolist(), strict=True):
+            counts.setdefault(name, [0] * groups)[group] += 1
+        clusters = tuple(sorted(tuple(own) for own in counts.values()))
+        rounds.append([_score(kind, clusters) for kind in kinds])
+    return dict(zip(kinds, np.array(rounds).T, strict=True))
 
 
-@lru_cache(4096)
-def _scores(true: tuple[int, ...], found: tuple[int, ...]) -> list[float]:
-    return [kind(np.array(true), np.array(found)) for kind in KINDS.values()]
+@lru_cache(None)
+def _score(kind: str, clusters: tuple[tuple[int, ...], ...]) -> float:
+    """One score of clusters (C, groups) that hold so many clients of each true group.
+
+    The names of clusters and the order of clients do not matter, so most rounds are
+    alike, and each kind of round is scored once.
+    """
+    if kind == "ari":
+        return adjusted_rand(clusters)
+    counts = np.array(clusters)
+    found, true = np.nonzero(counts)
+    sizes = counts[found, true]
+    return float(KINDS[kind](np.repeat(true, sizes), np.repeat(found, sizes)))
+
+
+def adjusted_rand(clusters: Sequence[Sequence[int]]) -> float:
+    """The adjusted Rand index from counts (C, groups), by pairs of clients.
+
+    The same as `fednb.metrics.adjusted_rand`, a thousand times faster for few clients.
+    """
+    sizes = [sum(own) for own in clusters]
+    groups = [sum(own) for own in zip(*clusters, strict=True)]
+    both = sum(_pairs(n) for own in clusters for n in own)  # together in both
+    only_found = sum(map(_pairs, sizes)) - both
+    only_true = sum(map(_pairs, groups)) - both
+    apart = _pairs(sum(sizes)) - both - only_found - only_true
+    if only_found == only_true == 0:
+        return 1.0
+    scale = (both + only_true) * (only_true + apart)
+    scale += (both + only_found) * (only_found + apart)
+    return 2 * (both * apart - only_true * only_found) / scale
+
+
+def _pairs(n: int) -> int:
+    return n * (n - 1) // 2
 
 
 def clustering_round(names: np.ndarray) -> float:
@@ -297,23 +336,25 @@ def keep(path: str | os.PathLike, source: str | os.PathLike | None = None) -> No
     Path(path).write_text(json.dumps(tables, separators=(",", ":")) + "\n")
 
 
+def kept(path: str | os.PathLike) -> dict[str, DataFrame]:
+    """The summary of the archive as `keep` wrote it."""
+    import pandas as pd
+
+    stored = json.loads(Path(path).read_text())
+    return {
+        name: pd.DataFrame(table["data"], columns=table["columns"])
+        for name, table in stored.items()
+    }
+
+
 def summary(
-    kept: str | os.PathLike, source: str | os.PathLike | None = None
+    stored: str | os.PathLike, source: str | os.PathLike | None = None
 ) -> tuple[dict[str, DataFrame], str]:
     """The archive's summary, computed if the archive is here, else as it was kept; and
     which of the two it is.
     """
-    import pandas as pd
-
     try:
         return summarise(source), "computed from the archive"
     except FileNotFoundError:
-        tables = json.loads(Path(kept).read_text())
-        frames = {
-            name: pd.DataFrame(table["data"], columns=table["columns"])
-            for name, table in tables.items()
-        }
-        return (
-            frames,
-            "read from the summary that is kept with the book; the archive is not here",
-        )
+        words = "read from the summary that is kept with the book"
+        return kept(stored), f"{words}; the archive is not here"

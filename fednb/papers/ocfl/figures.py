@@ -1,6 +1,4 @@
-"""The figures of the OCFL chapter: lines of sight, temperatures, F1 segments, saliency
-maps and their curves.
-"""
+"""The figures of the OCFL chapter, and its records as frames."""
 
 from __future__ import annotations
 
@@ -15,12 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from ... import tables
+from ...clustering import by_distance
+from ...door import Fed, Judge
+from ...metrics import adjusted_rand
+from ...params import mean
 from ...plots import COLOURS, FAINT, INK, style
+from ...similarity import cosine_distance
 from .. import common
 from . import archive, arms, explain, theory
 from .archive import SIZES, scores
 from .arms import CLUSTERERS
-from .tasks import FIFTEEN, TABLES, THIRTY
+from .tasks import FIFTEEN, LOCAL_WORK, TABLES, THIRTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,51 +78,156 @@ def sight_lines(
     return fig
 
 
-def temperatures(looks: DataFrame, archive: DataFrame) -> Figure:
-    """Temperature over the rounds, the archive's runs above and ours below, a column
-    for each data set.
+def how_it_works() -> Figure:
+    """The idea in three panels: a common model, its thermometer, and three models."""
+    fig, axes = _figure(1, 3, 9.6, 3.1)
+    groups = np.repeat(range(3), 3)
+    spread = np.array([-0.16, 0.0, 0.16])
+    directions = np.concatenate([c * 2 * np.pi / 3 + 0.5 + spread for c in range(3)])
+    for ax, parted in ((axes[0], False), (axes[2], True)):
+        for group, angle in zip(groups, directions, strict=True):
+            middle = group * 2 * np.pi / 3 + 0.5
+            shift = 0.9 * parted * np.array([np.cos(middle), np.sin(middle)])
+            tip = shift + 0.8 * np.array([np.cos(angle), np.sin(angle)])
+            arrow = {"arrowstyle": "->", "color": COLOURS[group], "linewidth": 1.8}
+            ax.annotate("", tip, shift, arrowprops=arrow)
+            ax.plot(*shift, "s", color=INK, markersize=11)
+        ax.set(xlim=(-1.9, 1.9), ylim=(-1.9, 1.9), xticks=[], yticks=[])
+        ax.set_aspect("equal")
+        ax.grid(False)
+    axes[0].set_title("1. one model (■), everybody\nsends an arrow to the server")
+    axes[2].set_title("3. cluster once; each group\nhas its own model from now on")
+    course = [0.47, 0.41, 0.37, 0.35, 0.39]
+    axes[1].plot(range(1, 6), course, "o-", color=INK)
+    axes[1].axvline(5, color=COLOURS[1], linestyle=":")
+    axes[1].annotate("first rise", (4.9, 0.45), ha="right", color=COLOURS[1])
+    axes[1].set(title="2. the server watches how much\nthe arrows disagree")
+    axes[1].set(xlabel="round", ylabel="temperature", xticks=range(1, 6))
+    return fig
 
-    Mean and standard deviation over splits and seeds; a triangle marks the median round
-    of our trigger.
+
+def three_clusterers(seed: int = 3) -> Figure:
+    """How affinity propagation, mean shift and HDBSCAN see the same points."""
+    from sklearn.cluster import HDBSCAN, AffinityPropagation, estimate_bandwidth
+
+    rng = np.random.default_rng(seed)
+    centres = np.array([[0.0, 0.0], [3.2, 0.4], [1.4, 2.8]])
+    points = np.repeat(centres, 8, axis=0) + rng.normal(scale=0.45, size=(24, 2))
+    points = np.concatenate([points, [[4.3, 3.2]]])  # and one that belongs nowhere
+    fig, axes = _figure(1, 3, 9.6, 3.4, sharex=True, sharey=True)
+    found = AffinityPropagation(random_state=0).fit(points)
+    for point, label in zip(points, found.labels_, strict=True):
+        exemplar = points[found.cluster_centers_indices_[label]]
+        axes[0].plot(*np.stack([point, exemplar]).T, color=FAINT, linewidth=1)
+    exemplars = points[found.cluster_centers_indices_]
+    axes[0].plot(*exemplars.T, "s", color=INK, markersize=9, fillstyle="none")
+    axes[0].set_title("affinity propagation:\npoints elect exemplars (□)")
+    for path in climb(points, estimate_bandwidth(points)):
+        axes[1].plot(*path.T, color=FAINT, linewidth=1)
+        axes[1].plot(*path[-1], "x", color=INK, markersize=8)
+    axes[1].set_title("mean shift: points climb\nto where it is densest (×)")
+    for i, j, cut in density_tree(points, 5):
+        how = {"color": "0.6", "linestyle": ":"} if cut else {"color": INK}
+        axes[2].plot(*points[[i, j]].T, linewidth=1, **how)
+    axes[2].set_title("HDBSCAN: a tree of dense links,\nthe long ones (dotted) cut")
+    dense = HDBSCAN(min_cluster_size=5, copy=True).fit(points).labels_
+    for ax in axes:
+        colours = [COLOURS[label] if label >= 0 else "0.6" for label in dense]
+        ax.scatter(*points.T, c=colours, s=22, zorder=3)
+        ax.set(xticks=[], yticks=[])
+        ax.grid(False)
+    return fig
+
+
+def climb(points: np.ndarray, radius: float, steps: int = 30) -> np.ndarray:
+    """Mean shift by hand: where each point (n, d) goes, (n, steps + 1, d).
+
+    In each step everybody moves to the mean of the points within ``radius`` of it.
     """
-    one = looks[looks["row"] == looks["row"].iloc[0]]
-    fig, axes = _figure(2, one["data"].nunique(), 9.6, 4.2, sharex=True)
-    last = one["round"].max()
-    for (above, below), (name, own) in zip(
-        axes.T, one.groupby("data", sort=False), strict=True
-    ):
-        theirs = archive[(archive["dataset"] == name) & (archive["round"] <= last)]
-        for ax, frame in ((above, theirs), (below, own)):
-            for (clients, part), colour in zip(
-                frame.groupby("clients"), COLOURS, strict=False
-            ):
-                course = part.groupby("round")["temperature"].agg(["mean", "std"])
-                ax.plot(
-                    course.index,
-                    course["mean"],
-                    color=colour,
-                    label=f"{clients} clients",
-                )
-                low, high = (
-                    (course["mean"] + sign * course["std"]).clip(lower=0)
-                    for sign in (-1, 1)
-                )
-                ax.fill_between(
-                    course.index, low, high, color=colour, alpha=0.15, linewidth=0
-                )
-                if ax is below:
-                    ax.plot(
-                        part[part["round"] == 1]["fires"].median(),
-                        low.min(),
-                        "^",
-                        color=colour,
-                    )
-        above.set_title(name)
-        above.ticklabel_format(axis="y", scilimits=(-2, 2))
-        below.set_xlabel("round")
-    axes[0, 0].set_ylabel("archive: T")
-    axes[1, 0].set_ylabel("ours: T")
-    axes[1, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    now = points.copy()
+    path = [now]
+    for _ in range(steps):
+        apart = np.linalg.norm(now[:, None] - points[None], axis=2)  # (n, n)
+        near = (apart <= radius).astype(float)
+        now = near @ points / near.sum(1, keepdims=True)
+        path.append(now)
+    return np.stack(path, 1)
+
+
+def density_tree(points: np.ndarray, least: int) -> list[tuple[int, int, bool]]:
+    """HDBSCAN's tree of points (n, d): pairs (i, j), and whether the link is cut.
+
+    Two points are as far apart as the largest of three: their distance, and the
+    distances to their ``least``-th neighbours. A link is cut if its ends are not in one
+    cluster.
+    """
+    from scipy.sparse.csgraph import minimum_spanning_tree
+    from sklearn.cluster import HDBSCAN
+
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    core = np.sort(apart, axis=1)[:, least - 1]
+    reach = np.maximum(apart, np.maximum(core[:, None], core[None]))
+    tree = minimum_spanning_tree(reach).tocoo()
+    labels = HDBSCAN(min_cluster_size=least, copy=True).fit(points).labels_
+    links = []
+    for i, j in zip(tree.row, tree.col, strict=True):
+        cut = labels[i] != labels[j] or labels[i] < 0
+        links.append((int(i), int(j), bool(cut)))
+    return links
+
+
+def thermometer(T: Sequence[float]) -> Figure:
+    """The temperature of one run, its last minimum, and the round of the trigger."""
+    fig, (ax,) = _figure(1, 1, 6.4, 3)
+    ax.plot(range(1, len(T) + 1), T, "o-", color=INK)
+    rise = fires(T)
+    if rise == rise:
+        ax.axvline(rise, color=COLOURS[1], linestyle=":")
+        ax.annotate("trigger ", (rise, max(T)), ha="right", color=COLOURS[1])
+    ax.set(xlabel="round", ylabel="temperature T", xticks=range(1, len(T) + 1))
+    return fig
+
+
+def temperatures(runs: DataFrame) -> Figure:
+    """Figures 3 and 4: T over the rounds, for each data set and for all together.
+
+    ``runs`` has data, clients, round and temperature. Lines are means over splits and
+    seeds, bands one standard deviation. In the last panel each run is divided by its
+    largest temperature first, as in the paper. If ``runs`` says when the trigger
+    ``fires``, a triangle marks the median round.
+    """
+    names = list(runs["data"].unique())
+    fig, axes = _figure(2, 3, 9.6, 5.4)
+    one = [name for name in SCENARIO + ["seed"] if name in runs]
+    top = runs.groupby(one)["temperature"].transform("max")
+    scaled = runs.assign(temperature=runs["temperature"] / top)
+    panels = [(name, runs[runs["data"] == name]) for name in names]
+    for ax, (name, own) in zip(axes.flat, [*panels, ("all", scaled)], strict=False):
+        for (clients, part), colour in zip(
+            own.groupby("clients"), COLOURS, strict=False
+        ):
+            course = part.groupby("round")["temperature"].agg(["mean", "std"])
+            low = (course["mean"] - course["std"]).clip(lower=0)
+            high = course["mean"] + course["std"]
+            ax.plot(
+                course.index, course["mean"], color=colour, label=f"{clients} clients"
+            )
+            ax.fill_between(
+                course.index, low, high, color=colour, alpha=0.15, linewidth=0
+            )
+            if "fires" in part and name != "all":
+                middle = part[part["round"] == 1]["fires"].median()
+                ax.plot(middle, low.min(), "^", color=colour)
+        ax.set_title("all, each run divided by its maximum" if name == "all" else name)
+        ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+    for ax in axes[1]:
+        ax.set_xlabel("round")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("T")
+    axes[0, 0].legend()
+    for ax in axes.flat[len(names) + 1 :]:
+        ax.set_visible(False)
+    fig.tight_layout()
     return fig
 
 
@@ -145,50 +253,76 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
 
 
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figure 2: from GF1 to PF1 for each method, a panel for each data set; a cross:
-    GF1 before averaging.
+    """Figure 2: from GF1 to PF1 for each method, a panel for each data set.
+
+    A cross is GF1 before averaging. What the frame does not have is not drawn.
     """
-    fig, axes = _figure(1, frame["data"].nunique(), 9.6, 3.6, sharey=True)
+    fig, axes = _figure(
+        1, frame["data"].nunique(), 9.6, 0.28 * len(rows) + 1, sharey=True
+    )
     marks = {
-        "pf1": ("o", "PF1"),
-        "gf1": ("s", "GF1"),
-        "gf1_before": ("x", "GF1 before\naveraging"),
+        "pf1": ("o", "PF1", COLOURS[0]),
+        "gf1": ("s", "GF1", COLOURS[1]),
+        "gf1_before": ("x", "GF1 before\naveraging", INK),
     }
+    marks = {score: how for score, how in marks.items() if score in frame}
+    lower = "gf1" if "gf1" in marks else "gf1_before"
+    at = range(len(rows))
     for ax, (name, own) in zip(axes, frame.groupby("data", sort=False), strict=True):
-        level, at = (
-            own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]],
-            range(len(rows)),
-        )
-        ax.hlines(at, level["gf1"], level["pf1"], color=FAINT, linewidth=4)
-        for (score, (marker, label)), colour in zip(
-            marks.items(), (COLOURS[0], COLOURS[1], INK), strict=True
-        ):
+        level = own.groupby("row")[list(marks)].mean().loc[list(rows)[::-1]]
+        ax.hlines(at, level[lower], level["pf1"], color=FAINT, linewidth=4)
+        for score, (marker, label, colour) in marks.items():
             ax.plot(level[score], at, marker, color=colour, label=label, markersize=5)
         ax.set(title=name, xlim=(0, 1), xlabel="macro-F1")
-    axes[0].set_yticks(range(len(rows)), list(rows)[::-1])
+    axes[0].set_yticks(at, list(rows)[::-1])
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
 
-def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
-    """Figures 6 and 7: insertion and deletion areas of each method, on the clients' own
-    and on the server's images.
+def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
+    """PF1 (full lines) and GF1 (dashed) of some methods over the rounds, by data set.
+
+    ``courses`` is that of `scores_over_rounds`.
     """
-    fig, axes = _figure(1, 4, 9.6, 3.6, sharey=True)
-    kinds = [
-        (kind, mark) for mark in ("", "_server") for kind in ("insertion", "deletion")
-    ]
-    for ax, (kind, mark) in zip(axes, kinds, strict=True):
-        areas = [
-            frame[frame["row"] == row][kind + mark].dropna() for row in list(rows)[::-1]
-        ]
-        ax.boxplot(
-            areas,
-            orientation="horizontal",
-            tick_labels=list(rows)[::-1],
-            flierprops={"markersize": 2},
-        )
-        ax.set(title=f"{kind},\n{'server’s' if mark else 'own'} images", xlabel="area")
+    fig, axes = _figure(2, 3, 9.6, 5.2, sharex=True, sharey=True)
+    groups = list(courses.groupby("data", sort=False))
+    for ax, (name, own) in zip(axes.flat, groups, strict=False):
+        for row, colour in zip(rows, COLOURS, strict=False):
+            means = own[own["row"] == row].groupby("round")[["pf1", "gf1"]].mean()
+            ax.plot(means.index, means["pf1"], "o-", color=colour, label=row)
+            ax.plot(means.index, means["gf1"], "s--", color=colour, markersize=3)
+        ax.set_title(name)
+    for ax in axes.flat[len(groups) :]:
+        ax.set_visible(False)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("macro-F1")
+    for ax in axes[-1]:
+        ax.set_xlabel("round")
+    axes.flat[len(groups) - 1].legend(loc="upper left", bbox_to_anchor=(1.05, 1))
+    return fig
+
+
+def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
+    """Figures 6 and 7: insertion above, deletion below, a panel for each data set.
+
+    A box is over splits and seeds.
+    """
+    sets = list(frame.groupby("data", sort=False))
+    height = 0.5 * len(rows) + 1.4
+    fig, axes = _figure(2, len(sets), 9.6, height, sharey=True, sharex="row")
+    labels = list(rows)[::-1]
+    for column, (name, own) in zip(axes.T, sets, strict=True):
+        for ax, kind in zip(column, ("insertion", "deletion"), strict=True):
+            areas = [own[own["row"] == row][kind].dropna() for row in labels]
+            ax.boxplot(
+                areas,
+                orientation="horizontal",
+                tick_labels=labels,
+                flierprops={"markersize": 2},
+            )
+            ax.set_xlabel(f"{kind} area")
+        column[0].set_title(name)
+    fig.tight_layout()
     return fig
 
 
@@ -227,33 +361,95 @@ def mean_curves(
     state: arms.State,
     own: Sequence[tuple[Tensor, Tensor]],
 ) -> Figure:
-    """Insertion and deletion curves of each arm, averaged over images and classes
-    ``own[k]`` of every client k.
+    """Insertion and deletion curves of each arm, one row of pixels a step.
 
-    The legend has the area as a share of the curve's maximum, times that maximum.
+    ``own[k]`` has images and classes of client k. Above are probabilities; below each
+    image's curve is divided by its own largest value first. Legends have the areas.
     """
-    fig, axes = _figure(1, 2, 8.4, 3)
-    for ax, kind in zip(axes, ("insertion", "deletion"), strict=True):
+    fig, axes = _figure(2, 2, 9.2, 5.4, sharex=True)
+    for column, kind in zip(axes.T, ("insertion", "deletion"), strict=True):
         for arm, name in zip(state.arms, state.names, strict=True):
-            modules = [explain.network(net, arm.theta[label]) for label in arm.labels]
-            maps = [
-                explain.gradcam(module, *pair)
-                for module, pair in zip(modules, own, strict=True)
-            ]
-            found = [
-                explain.curve(m, *pair, s, kind)
-                for m, pair, s in zip(modules, own, maps, strict=True)
-            ]
-            middle = torch.cat(found).mean(0)
-            area, whole = float(explain.area(middle)), float(middle.max())
-            label = f"{name}: {area:.2f} = {area / whole:.2f} × {whole:.2f}"
-            ax.plot(np.linspace(0, 1, len(middle)), middle, label=label)
-        ax.set(
-            title=kind, xlabel="share of pixels", ylim=(0, 1.5 * ax.get_ylim()[1])
-        )  # room for the legend
-        ax.legend()
-    axes[0].set_ylabel("probability of the true class")
+            found = []
+            for label, (x, y) in zip(arm.labels, own, strict=True):
+                module = explain.network(net, arm.theta[label])
+                maps = explain.gradcam(module, x, y)
+                found.append(explain.curve(module, x, y, maps, kind))
+            curves = torch.cat(found)
+            for ax, part in zip(
+                column, (curves, explain.normalised(curves)), strict=True
+            ):
+                middle = part.mean(0)
+                words = f"{name}: {float(explain.area(middle)):.2f}"
+                ax.plot(np.linspace(0, 1, len(middle)), middle, label=words)
+        column[0].set_title(kind)
+        column[1].set_xlabel("share of pixels changed")
+        for ax in column:
+            ax.set_ylim(0, 1.02)
+            ax.legend(title="area")
+    axes[0, 0].set_ylabel("probability of\nthe true class")
+    axes[1, 0].set_ylabel("the same, divided by\nthe image’s largest")
     return fig
+
+
+def three_modes(fed: Judge, state: arms.State, images: int = 40) -> DataFrame:
+    """Algorithm 2 in its three modes, for every arm: areas, plain and normalised."""
+    import pandas as pd
+
+    names = {"in": "own", "out": "other clusters’", "server": "the server’s"}
+    lines = []
+    for arm, row in zip(state.arms, state.names, strict=True):
+        for mode, images_of in names.items():
+            found = explain.insertion_deletion(
+                fed, arm, mode, sample=images, detailed=True
+            )
+            line = {"model": row, "images": images_of}
+            for kind in ("insertion", "deletion"):
+                line[kind] = found[kind].mean()
+                line[f"{kind}, normalised"] = found[f"{kind}_normalised"].mean()
+            lines.append(line)
+    return pd.DataFrame(lines).set_index(["model", "images"])
+
+
+# --- what can be tried in a minute ---
+
+
+def few_shots(fed: Fed, share: float, rounds: int) -> DataFrame:
+    """Section 6.2: cluster again in every round, with all directions seen so far.
+
+    A share of the clients trains in each round. The server keeps the sum of each
+    client's directions, and hands the cosine distances of those it has met to HDBSCAN.
+    ``groups found`` is the ARI among them.
+    """
+    import pandas as pd
+
+    theta = fed.start()[0]
+    seen = torch.zeros(len(fed.n), fed.layout.P)
+    lines = []
+    for t in range(1, rounds + 1):
+        update = fed.train(theta, fed.sample(share))
+        delta = (update.theta - theta)[:, : fed.layout.P]
+        seen[update.clients] += torch.nn.functional.normalize(delta)
+        met = seen.any(1)  # (K,)
+        found = by_distance(cosine_distance(seen[met]), "hdbscan").numpy()
+        ari = adjusted_rand(fed.truth.labels[met.numpy()], found)
+        lines.append({"round": t, "clients met": int(met.sum()), "ARI": ari})
+        theta = mean(update.theta, fed.n[update.clients])
+    return pd.DataFrame(lines).set_index("round")
+
+
+def captioned(frame: DataFrame, caption: str, digits: int = 2) -> tables.Table:
+    """A frame as a table of the page: a caption, its index as the first columns."""
+    flat = frame.reset_index()
+    rows = []
+    for line in flat.itertuples(index=False):
+        rows.append([_cell(value, digits) for value in line])
+    return tables.words([*map(str, flat.columns)], rows, caption, "numbers")
+
+
+def _cell(value: Any, digits: int) -> str:
+    if isinstance(value, float):
+        return "–" if np.isnan(value) else f"{value:.{digits}f}"
+    return str(value)
 
 
 # --- the records as frames ---
@@ -289,7 +485,7 @@ def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> Data
             names = np.array(
                 [list(found) for found in curve[mark + name]]
             )  # (rounds, clients)
-            line = pd.DataFrame(scores(names, true)).assign(
+            line = pd.DataFrame(scores(names, true, ["ari"])).assign(
                 clusters=[len(set(row)) for row in names.tolist()]
             )
             line = line.assign(
@@ -306,14 +502,7 @@ def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
     import pandas as pd
 
     never = looks[looks[fires].isna() & (looks["round"] == 1)]
-    together = {
-        "ari": 0.0,
-        "ami": 0.0,
-        "homogeneity": 0.0,
-        "completeness": 1.0,
-        "clusters": 1,
-        "round": np.nan,
-    }
+    together = {"ari": 0.0, "clusters": 1, "round": np.nan}
     return pd.concat(
         [looks[looks["round"] == looks[fires]], never.assign(**together)]
     ).sort_index()
@@ -404,11 +593,84 @@ def all_arms() -> DataFrame:
 @cache
 def kept_archive() -> dict[str, DataFrame]:
     """The summary of the authors' runs that is kept with the book, with our names."""
-    frames, _ = archive.summary(common.results("ocfl") / "archive.json", source="")
+    frames = archive.kept(common.results("ocfl") / "archive.json")
     named = {"dataset": "data", "algorithm": "row"}
     explanations = frames["explanations"].rename(columns=named)
     explanations = explanations.replace({"row": {"BNC": "FedAvg"}})
-    return frames | {"runs": archived(frames["runs"]), "explanations": explanations}
+    return {
+        "runs": archived(frames["runs"]),
+        "temperatures": frames["temperatures"].rename(columns=named),
+        "explanations": explanations,
+    }
+
+
+@cache
+def scores_over_rounds() -> DataFrame:
+    """PF1, GF1 and ARI of every arm in every measured round, 15 clients."""
+    return _stored(_courses_of_arms, *FIFTEEN)
+
+
+def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
+    import pandas as pd
+
+    lines = []
+    for task, curve in zip(runs, courses(runs, path), strict=True):
+        for row, _ in task.method.arms:
+            kinds = {f"{row}|{kind}": kind for kind in ("pf1", "gf1", "ari")}
+            own = curve[["round", *kinds]].rename(columns=kinds).dropna()
+            lines.append(own.assign(row=row, seed=task.seed, **task.tags))
+    return pd.concat(lines, ignore_index=True)
+
+
+# --- runs with more local work, as far as they are there ---
+
+
+@cache
+def local_work() -> tuple[DataFrame, DataFrame] | None:
+    """`every_round` and `side_by_side` of the runs with three epochs a round.
+
+    Only seeds whose runs are there on all data sets; None if there is none yet. FL+HC
+    has the threshold that is best on the other seeds, see `tuned`.
+    """
+    import pandas as pd
+
+    folder = common.results("ocfl")
+    names = [f"local_work_{name}" for name in LOCAL_WORK]
+    runs = {name: TABLES[name]("workstation") for name in names}
+    missing = set()
+    for name, own in runs.items():
+        done = tables.by_key(folder / f"{name}.json")
+        missing |= {task.seed for task in own if task.key not in done}
+    parts = []
+    for reader in (every_round, side_by_side):
+        frames = []
+        for name, own in runs.items():
+            whole = [task for task in own if task.seed not in missing]
+            if whole:
+                frames.append(reader(whole, folder / f"{name}.json"))
+        if not frames:
+            return None
+        parts.append(pd.concat(frames, ignore_index=True))
+    return parts[0], tuned(parts[1])
+
+
+def tuned(arms_: DataFrame) -> DataFrame:
+    """The arms, with one row BCL: in each seed the threshold best on the others.
+
+    The best has the highest mean ARI there. With one seed it is FL+HC's default.
+    """
+    import pandas as pd
+
+    briggs = arms_["row"].str.startswith("BCL")
+    parts = [arms_[~briggs]]
+    for seed in arms_["seed"].unique():
+        others = arms_[briggs & (arms_["seed"] != seed)]
+        best = "BCL"
+        if len(others):
+            best = others.groupby("row")["ari"].mean().idxmax()
+        own = arms_[(arms_["row"] == best) & (arms_["seed"] == seed)]
+        parts.append(own.assign(row="BCL"))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _stored(reader: Callable[..., DataFrame], *names: str) -> DataFrame:
