@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -227,7 +228,6 @@ def temperatures(runs: DataFrame) -> Figure:
     axes[0, 0].legend()
     for ax in axes.flat[len(names) + 1 :]:
         ax.set_visible(False)
-    fig.tight_layout()
     return fig
 
 
@@ -322,7 +322,6 @@ def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
             )
             ax.set_xlabel(f"{kind} area")
         column[0].set_title(name)
-    fig.tight_layout()
     return fig
 
 
@@ -475,24 +474,21 @@ def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> Data
     """
     import pandas as pd
 
-    lines, facts = [], tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
+    facts = tables.frame(tasks, path)[[*tables.FACTS]].to_dict("records")
+    columns: dict[str, list] = defaultdict(list)
     for task, fact, curve in zip(tasks, facts, courses(tasks, path), strict=True):
-        T, true = (
-            curve[f"{mark}temperature"].to_numpy(),
-            np.repeat(range(3), SIZES[_shape(task)]),
-        )
+        T = curve[f"{mark}temperature"].tolist()
+        true = np.repeat(range(3), SIZES[_shape(task)])
+        same = {"fires": fires(T), **fact, **task.tags}
         for name in CLUSTERERS:
-            names = np.array(
-                [list(found) for found in curve[mark + name]]
-            )  # (rounds, clients)
-            line = pd.DataFrame(scores(names, true, ["ari"])).assign(
-                clusters=[len(set(row)) for row in names.tolist()]
-            )
-            line = line.assign(
-                row=name, temperature=T, round=curve["round"], fires=fires(T)
-            )
-            lines.append(line.assign(**fact, **task.tags))
-    return pd.concat(lines, ignore_index=True)
+            names = [list(found) for found in curve[mark + name]]  # rounds, clients
+            columns["ari"] += scores(np.array(names), true, ["ari"])["ari"].tolist()
+            columns["clusters"] += [len(set(row)) for row in names]
+            columns["temperature"] += T
+            columns["round"] += curve["round"].tolist()
+            for key, value in (same | {"row": name}).items():
+                columns[key] += [value] * len(T)
+    return pd.DataFrame(columns)
 
 
 def at_trigger(looks: DataFrame, fires: str = "fires") -> DataFrame:
@@ -613,13 +609,17 @@ def scores_over_rounds() -> DataFrame:
 def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
     import pandas as pd
 
-    lines = []
+    columns: dict[str, list] = defaultdict(list)
     for task, curve in zip(runs, courses(runs, path), strict=True):
+        first, _ = task.method.arms[0]
+        measured = curve[curve[f"{first}|pf1"].notna()]
         for row, _ in task.method.arms:
-            kinds = {f"{row}|{kind}": kind for kind in ("pf1", "gf1", "ari")}
-            own = curve[["round", *kinds]].rename(columns=kinds).dropna()
-            lines.append(own.assign(row=row, seed=task.seed, **task.tags))
-    return pd.concat(lines, ignore_index=True)
+            columns["round"] += measured["round"].tolist()
+            for kind in ("pf1", "gf1", "ari"):
+                columns[kind] += measured[f"{row}|{kind}"].tolist()
+            for key, value in {"row": row, "seed": task.seed, **task.tags}.items():
+                columns[key] += [value] * len(measured)
+    return pd.DataFrame(columns)
 
 
 # --- runs with more local work, as far as they are there ---
