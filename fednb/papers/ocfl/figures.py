@@ -24,7 +24,7 @@ from .. import common
 from . import archive, arms, explain, theory
 from .archive import SIZES, scores
 from .arms import CLUSTERERS
-from .tasks import FIFTEEN, LOCAL_WORK, TABLES, THIRTY
+from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,9 +93,10 @@ def how_it_works() -> Figure:
             arrow = {"arrowstyle": "->", "color": COLOURS[group], "linewidth": 1.8}
             ax.annotate("", tip, shift, arrowprops=arrow)
             ax.plot(*shift, "s", color=INK, markersize=11)
-        ax.set(xlim=(-1.9, 1.9), ylim=(-1.9, 1.9), xticks=[], yticks=[])
+        reach = 1.9 if parted else 1.1
+        ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
         ax.set_aspect("equal")
-        ax.grid(False)
+        ax.set_axis_off()
     axes[0].set_title("1. one model (■), everybody\nsends an arrow to the server")
     axes[2].set_title("3. cluster once; each group\nhas its own model from now on")
     course = [0.47, 0.41, 0.37, 0.35, 0.39]
@@ -109,22 +110,22 @@ def how_it_works() -> Figure:
 
 def three_clusterers(seed: int = 3) -> Figure:
     """How affinity propagation, mean shift and HDBSCAN see the same points."""
-    from sklearn.cluster import HDBSCAN, AffinityPropagation, estimate_bandwidth
+    from sklearn.cluster import HDBSCAN, AffinityPropagation
 
     rng = np.random.default_rng(seed)
     centres = np.array([[0.0, 0.0], [3.2, 0.4], [1.4, 2.8]])
-    points = np.repeat(centres, 8, axis=0) + rng.normal(scale=0.45, size=(24, 2))
+    points = np.repeat(centres, 8, axis=0) + rng.normal(scale=0.4, size=(24, 2))
     points = np.concatenate([points, [[4.3, 3.2]]])  # and one that belongs nowhere
     fig, axes = _figure(1, 3, 9.6, 3.4, sharex=True, sharey=True)
     found = AffinityPropagation(random_state=0).fit(points)
     for point, label in zip(points, found.labels_, strict=True):
         exemplar = points[found.cluster_centers_indices_[label]]
-        axes[0].plot(*np.stack([point, exemplar]).T, color=FAINT, linewidth=1)
+        axes[0].plot(*np.stack([point, exemplar]).T, color="0.6", linewidth=1)
     exemplars = points[found.cluster_centers_indices_]
     axes[0].plot(*exemplars.T, "s", color=INK, markersize=9, fillstyle="none")
     axes[0].set_title("affinity propagation:\npoints elect exemplars (□)")
-    for path in climb(points, estimate_bandwidth(points)):
-        axes[1].plot(*path.T, color=FAINT, linewidth=1)
+    for path in climb(points, radius=1.5):
+        axes[1].plot(*path.T, color="0.6", linewidth=1)
         axes[1].plot(*path[-1], "x", color=INK, markersize=8)
     axes[1].set_title("mean shift: points climb\nto where it is densest (×)")
     for i, j, cut in density_tree(points, 5):
@@ -219,7 +220,7 @@ def temperatures(runs: DataFrame) -> Figure:
             if "fires" in part and name != "all":
                 middle = part[part["round"] == 1]["fires"].median()
                 ax.plot(middle, low.min(), "^", color=colour)
-        ax.set_title("all, each run divided by its maximum" if name == "all" else name)
+        ax.set_title("all, divided by maxima" if name == "all" else name)
         ax.ticklabel_format(axis="y", scilimits=(-2, 3))
     for ax in axes[1]:
         ax.set_xlabel("round")
@@ -292,13 +293,14 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
             ax.plot(means.index, means["pf1"], "o-", color=colour, label=row)
             ax.plot(means.index, means["gf1"], "s--", color=colour, markersize=3)
         ax.set_title(name)
-    for ax in axes.flat[len(groups) :]:
-        ax.set_visible(False)
     for ax in axes[:, 0]:
         ax.set_ylabel("macro-F1")
     for ax in axes[-1]:
         ax.set_xlabel("round")
-    axes.flat[len(groups) - 1].legend(loc="upper left", bbox_to_anchor=(1.05, 1))
+    for ax in axes.flat[len(groups) :]:
+        ax.set_axis_off()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    axes[-1, -1].legend(handles, labels, loc="center")
     return fig
 
 
@@ -588,15 +590,21 @@ def all_arms() -> DataFrame:
 
 @cache
 def kept_archive() -> dict[str, DataFrame]:
-    """The summary of the authors' runs that is kept with the book, with our names."""
+    """The summary of the authors' runs that is kept with the book, with our names.
+
+    Data sets are in the paper's order.
+    """
     frames = archive.kept(common.results("ocfl") / "archive.json")
-    named = {"dataset": "data", "algorithm": "row"}
-    explanations = frames["explanations"].rename(columns=named)
-    explanations = explanations.replace({"row": {"BNC": "FedAvg"}})
+    order = list(NAMES.values())
+    named = {"runs": archived(frames["runs"])}
+    for name in ("temperatures", "explanations"):
+        columns = {"dataset": "data", "algorithm": "row"}
+        named[name] = frames[name].rename(columns=columns)
+    rows = named["explanations"].replace({"row": {"BNC": "FedAvg"}})
+    named["explanations"] = rows
     return {
-        "runs": archived(frames["runs"]),
-        "temperatures": frames["temperatures"].rename(columns=named),
-        "explanations": explanations,
+        name: frame.sort_values("data", key=lambda d: d.map(order.index), kind="stable")
+        for name, frame in named.items()
     }
 
 
