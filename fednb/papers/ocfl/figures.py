@@ -90,8 +90,8 @@ def how_it_works() -> Figure:
             middle = group * 2 * np.pi / 3 + 0.5
             shift = 0.9 * parted * np.array([np.cos(middle), np.sin(middle)])
             tip = shift + 0.8 * np.array([np.cos(angle), np.sin(angle)])
-            arrow = {"arrowstyle": "->", "color": COLOURS[group], "linewidth": 1.8}
-            ax.annotate("", tip, shift, arrowprops=arrow)
+            ax.plot(*np.stack([shift, tip]).T, color=COLOURS[group], linewidth=1.8)
+            ax.plot(*tip, marker=(3, 0, np.degrees(angle) - 90), color=COLOURS[group])
             ax.plot(*shift, "s", color=INK, markersize=11)
         reach = 1.9 if parted else 1.1
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
@@ -199,7 +199,7 @@ def temperatures(runs: DataFrame) -> Figure:
     ``fires``, a triangle marks the median round.
     """
     names = list(runs["data"].unique())
-    fig, axes = _figure(2, 3, 9.6, 5.4)
+    fig, axes = _figure(2, 3, 8, 4.4)
     one = [name for name in SCENARIO + ["seed"] if name in runs]
     top = runs.groupby(one)["temperature"].transform("max")
     scaled = runs.assign(temperature=runs["temperature"] / top)
@@ -285,13 +285,13 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
 
     ``courses`` is that of `scores_over_rounds`.
     """
-    fig, axes = _figure(2, 3, 9.6, 5.2, sharex=True, sharey=True)
+    fig, axes = _figure(2, 3, 8, 4.2, sharex=True, sharey=True)
     groups = list(courses.groupby("data", sort=False))
     for ax, (name, own) in zip(axes.flat, groups, strict=False):
         for row, colour in zip(rows, COLOURS, strict=False):
             means = own[own["row"] == row].groupby("round")[["pf1", "gf1"]].mean()
-            ax.plot(means.index, means["pf1"], "o-", color=colour, label=row)
-            ax.plot(means.index, means["gf1"], "s--", color=colour, markersize=3)
+            ax.plot(means.index, means["pf1"], color=colour, label=row)
+            ax.plot(means.index, means["gf1"], "--", color=colour)
         ax.set_title(name)
     for ax in axes[:, 0]:
         ax.set_ylabel("macro-F1")
@@ -307,23 +307,25 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
 def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
     """Figures 6 and 7: insertion above, deletion below, a panel for each data set.
 
-    A box is over splits and seeds.
+    Over splits and seeds: a thin line from the least to the greatest area, a thick one
+    between the quartiles, a mark at the median.
     """
     sets = list(frame.groupby("data", sort=False))
-    height = 0.5 * len(rows) + 1.4
-    fig, axes = _figure(2, len(sets), 9.6, height, sharey=True, sharex="row")
+    height = 0.42 * len(rows) + 1.4
+    fig, axes = _figure(2, len(sets), 9.2, height, sharey=True, sharex="row")
     labels = list(rows)[::-1]
+    at = range(len(rows))
     for column, (name, own) in zip(axes.T, sets, strict=True):
         for ax, kind in zip(column, ("insertion", "deletion"), strict=True):
-            areas = [own[own["row"] == row][kind].dropna() for row in labels]
-            ax.boxplot(
-                areas,
-                orientation="horizontal",
-                tick_labels=labels,
-                flierprops={"markersize": 2},
-            )
+            areas = own.groupby("row")[kind].quantile([0, 0.25, 0.5, 0.75, 1])
+            areas = areas.unstack().loc[labels]
+            ax.hlines(at, areas[0.0], areas[1.0], color=INK, linewidth=1)
+            ax.hlines(at, areas[0.25], areas[0.75], color=COLOURS[0], linewidth=5)
+            ax.plot(areas[0.5], at, "D", color=INK, markersize=3)
             ax.set_xlabel(f"{kind} area")
         column[0].set_title(name)
+    for ax in axes[:, 0]:
+        ax.set_yticks(at, labels)
     return fig
 
 
@@ -367,7 +369,7 @@ def mean_curves(
     ``own[k]`` has images and classes of client k. Above are probabilities; below each
     image's curve is divided by its own largest value first. Legends have the areas.
     """
-    fig, axes = _figure(2, 2, 9.2, 5.4, sharex=True)
+    fig, axes = _figure(2, 2, 8, 4.6, sharex=True)
     for column, kind in zip(axes.T, ("insertion", "deletion"), strict=True):
         for arm, name in zip(state.arms, state.names, strict=True):
             found = []
