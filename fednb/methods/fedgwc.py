@@ -95,8 +95,8 @@ class FedGWC:
     after several variants had been tried on simulated losses, so their error rates must
     be measured on other seeds. Where a fifth of the clients are sampled, and at least
     three, none of 80 whole runs of equal clients split (``null_splits.json`` among the
-    book's results). Where all clients are sampled the test is too lenient: in a trial
-    that left no record, up to 3 of 20 such runs split.
+    book's results). Where all clients are sampled the test is too lenient: 8 of 80 such
+    runs split.
 
     The aggregator is a method with one model, or one per client: see ``AGGREGATORS``.
     """
