@@ -522,8 +522,9 @@ def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
     )
     assert changes["+ smoothed MSE"] == "ema"
     assert changes["corrected, β = 1"] == "beta"
-    groups = [fedgwc.figures.rule_group(name) for name in table.index]
-    assert len(set(groups)) == 4
+    groups = fedgwc.figures.rule_groups()
+    assert set(table.index) <= set(groups)
+    assert len(set(groups.values())) == 4
     names = [name for name in fedgwc.figures.SPOKEN if name in table.index]
     assert not names  # a name that hides a change is not shown
     assert len(fedgwc.figures.ingredient_map(table).axes) == 4

@@ -216,13 +216,13 @@ class Settings:
         local = self.local()
         return {
             name: Task(
-                method,
-                self.dataset,
-                law,
-                recipe,
-                local,
-                self.rounds,
-                self.seed,
+                method=method,
+                dataset=self.dataset,
+                partition=law,
+                model=recipe,
+                local=local,
+                rounds=self.rounds,
+                seed=self.seed,
                 profile="playground",
                 curves=METRICS,
             )

@@ -318,19 +318,22 @@ def printed_images() -> DataFrame:
 def said_of_images(judged: Sequence[claims.Claim]) -> str:
     """How the paper's claims about MNIST stand, and why CIFAR's do not count, if so."""
     words = []
+    of = {
+        title: [c for c in judged if f"{title}: " in c.statement]
+        for title in TITLES.values()
+    }
     for scale in dict.fromkeys(mnist()["scale"]):
-        about = [c for c in judged if c.statement.startswith("MNIST")]
-        about = [c for c in about if c.scale == scale]
+        about = [c for c in of[TITLES["mnist"]] if c.scale == scale]
         counts = claims.tally(about)
         words.append(
             f"On MNIST ({about[0].scale}, {about[0].replicates}), of {len(about)} "
             f"claims {counts['holds']} hold, {counts['fails']} fail and "
             f"{counts['open']} are open."
         )
-    for claim in judged:
-        if claim.reason.startswith("FedAvg's accuracy"):
-            dataset = claim.statement.split(":")[0]
-            words.append(f"{dataset} cannot be judged here: {claim.reason}.")
+    for title, claims_of_it in of.items():
+        for claim in claims_of_it:
+            if claim.interval is None:
+                words.append(f"{title} cannot be judged here: {claim.reason}.")
     return " ".join(words)
 
 

@@ -17,7 +17,15 @@ from ...door import num_sampled
 from ...methods import FedGWC
 from .. import common
 from . import theory
-from .tasks import SCALES, TABLES, lookers, rules
+from .tasks import (
+    SCALES,
+    TABLES,
+    lookers,
+    other_betas,
+    printed_rules,
+    rules,
+    steps_to_released,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,19 +171,17 @@ def ingredients(frame: DataFrame, settings: dict[str, str]) -> DataFrame:
 def compared_with(name: str) -> FedGWC:
     """The rule that another one is to be compared with.
 
-    A rule with + and "as released" go on from the line above, the first one from "as
-    printed"; all others vary "as printed" or "corrected".
+    A step to the released code goes on from the step before it, and the first one from
+    "as printed"; all others vary "as printed" or "corrected".
     """
+    scale = SCALES["laptop"]
     known = watched_rules()
-    names = list(known)
-    above = names[names.index(name) - 1]
-    if name == "+ normalised rewards":
-        above = "as printed"
-    elif name.startswith(("as printed", "as released,")):
-        above = name.split(",")[0]
-    elif name.startswith("corrected"):
-        above = "corrected"
-    return known[above]
+    if name in printed_rules(scale):
+        return known["as printed"]
+    steps = ["as printed", *steps_to_released(scale)]
+    if name in steps:
+        return known[steps[steps.index(name) - 1]]
+    return known["corrected"]
 
 
 def changed_fields(rule: FedGWC, base: FedGWC) -> list[str]:
@@ -187,17 +193,16 @@ def changed_fields(rule: FedGWC, base: FedGWC) -> list[str]:
     return [name for name in names if getattr(rule, name) != getattr(base, name)]
 
 
-def rule_group(name: str) -> str:
-    """The part of the ingredient table that a rule belongs to."""
-    if name.startswith("as printed"):
-        group = "as printed"
-    elif name.startswith(("+", "as released")):
-        group = "step by step to the released code"
-    elif "β" in name:
-        group = "corrected, another β"
-    else:
-        group = "corrected, and with one thing changed"
-    return group
+def rule_groups() -> dict[str, str]:
+    """The part of the ingredient table that each rule, as it is shown, belongs to."""
+    scale = SCALES["laptop"]
+    groups = dict.fromkeys(watched_rules(), "corrected, and with one thing changed")
+    groups |= dict.fromkeys(printed_rules(scale), "as printed")
+    groups |= dict.fromkeys(
+        steps_to_released(scale), "step by step to the released code"
+    )
+    groups |= dict.fromkeys(other_betas(scale), "corrected, another β")
+    return {SPOKEN.get(name, name): group for name, group in groups.items()}
 
 
 def ingredient_map(table: DataFrame) -> Figure:
@@ -207,9 +212,10 @@ def ingredient_map(table: DataFrame) -> Figure:
     from ...plots import style
 
     style()
+    known = rule_groups()
     groups: dict[str, list[str]] = {}
     for name in table.index:
-        groups.setdefault(rule_group(name), []).append(name)
+        groups.setdefault(known[name], []).append(name)
     heads = [head for head in table.columns if head != "changes"]
     heights = [len(names) for names in groups.values()]
     fig = Canvas(figsize=(9.4, 0.27 * sum(heights) + 0.5 * len(groups) + 0.6))

@@ -209,14 +209,14 @@ def task(
     scale = SCALES[profile]
     base = base or dataset
     usual = Task(
-        method,
-        dataset,
-        law,
-        scale.data[base],
-        scale.local,
-        rounds,
-        seed,
-        profile,
+        method=method,
+        dataset=dataset,
+        partition=law,
+        model=scale.data[base],
+        local=scale.local,
+        rounds=rounds,
+        seed=seed,
+        profile=profile,
         every=scale.every,
         curves=CURVES,
         official=scale.official and base == dataset,
@@ -487,43 +487,69 @@ def beta(profile: str) -> list[Task]:
 
 
 def rules(scale: Scale) -> dict[str, FedGWC]:
-    """The rule as we correct it, printed, released, all steps between, and other β."""
-    printed = FedGWC.as_printed(sampled=scale.some, beta=0.5)
-    uniform = replace(printed, eps=scale.eps, priority=False)  # as Watch samples
+    """The rule as we correct it, printed, released, all steps between, and other β.
+
+    Columns of records go by a rule's number: new ones come last.
+    """
     own = gwc(scale)
-    code = released(scale)
-    between = {
-        "as printed, ε = 1e-5": printed,
-        "as printed, whole matrix, ε = 1e-5": replace(printed, whole_matrix=True),
-        "as printed": replace(printed, eps=scale.eps),
-        "as printed, whole matrix": replace(printed, eps=scale.eps, whole_matrix=True),
-        "+ normalised rewards": (step := replace(uniform, normalise=True)),
-        "+ smoothed MSE": (step := replace(step, ema=True)),
-        "+ patience": (step := replace(step, patience=None, retry="reset")),
-        "+ α = P / K": (step := replace(step, alpha="share", weighted=True)),
-        "+ P rescaled": (step := replace(step, rescale=True)),
-        "+ columns of P": (step := replace(step, columns=True)),
-        "+ P⁰ = 1 / K²": (step := replace(step, initial=1.0)),
-        "+ scored on the embedding": replace(
-            step, score_on="embedding", assign="cluster_qr"
-        ),
-        "as released": code,
-        "as released, ε = 1e-5": replace(code, eps=1e-5),
+    return {
+        "corrected": own,
+        **printed_rules(scale),
+        **steps_to_released(scale),
         "corrected, patient ε": replace(own, eps=scale.patient),
         "corrected, columns of P": replace(own, columns=True),
         "corrected, unseen pairs as they are": replace(own, fill=False),
         "corrected, constant α": replace(own, alpha=scale.some / scale.clients),
         "corrected, not rescaled": replace(own, rescale=False),
         "corrected, scored on the embedding": replace(own, score_on="embedding"),
-    }
-    other = {
-        f"corrected, β = {b:g}": replace(own, beta=b) for b in BETAS if b != own.beta
-    }
-    later = {  # the last ones: columns of records go by a rule's number
+        **other_betas(scale),
         "corrected, k-means": replace(own, assign="kmeans"),
         "corrected, no test against chance": replace(own, chance=1.0),
     }
-    return {"corrected": own, **between, **other, **later}
+
+
+def printed_rules(scale: Scale) -> dict[str, FedGWC]:
+    """The rule as printed, and other readings of it."""
+    printed = FedGWC.as_printed(sampled=scale.some, beta=0.5)
+    return {
+        "as printed, ε = 1e-5": printed,
+        "as printed, whole matrix, ε = 1e-5": replace(printed, whole_matrix=True),
+        "as printed": replace(printed, eps=scale.eps),
+        "as printed, whole matrix": replace(printed, eps=scale.eps, whole_matrix=True),
+    }
+
+
+def steps_to_released(scale: Scale) -> dict[str, FedGWC]:
+    """From the printed rule to the released one, each with one change more."""
+    printed = printed_rules(scale)["as printed"]
+    step = replace(printed, priority=False)  # Watch samples uniformly
+    changes: dict[str, dict[str, Any]] = {
+        "+ normalised rewards": {"normalise": True},
+        "+ smoothed MSE": {"ema": True},
+        "+ patience": {"patience": None, "retry": "reset"},
+        "+ α = P / K": {"alpha": "share", "weighted": True},
+        "+ P rescaled": {"rescale": True},
+        "+ columns of P": {"columns": True},
+        "+ P⁰ = 1 / K²": {"initial": 1.0},
+        "+ scored on the embedding": {"score_on": "embedding", "assign": "cluster_qr"},
+    }
+    found = {}
+    for name, change in changes.items():
+        step = replace(step, **change)
+        found[name] = step
+    code = released(scale)
+    return {
+        **found,
+        "as released": code,
+        "as released, ε = 1e-5": replace(code, eps=1e-5),
+    }
+
+
+def other_betas(scale: Scale) -> dict[str, FedGWC]:
+    """The corrected rule with other β."""
+    own = gwc(scale)
+    others = [beta for beta in BETAS if beta != own.beta]
+    return {f"corrected, β = {beta:g}": replace(own, beta=beta) for beta in others}
 
 
 def watched(profile: str) -> list[Task]:
@@ -669,14 +695,14 @@ def looks(profile: str) -> list[Task]:
                 rows.append(("FeSEM", FeSEM(groups), rounds, seldom, keep))
             for row, method, rounds, every, changes in rows:
                 made = Task(
-                    method,
-                    name,
-                    law,
-                    scale.data[dataset],
-                    scale.local,
-                    rounds,
-                    seed,
-                    profile,
+                    method=method,
+                    dataset=name,
+                    partition=law,
+                    model=scale.data[dataset],
+                    local=scale.local,
+                    rounds=rounds,
+                    seed=seed,
+                    profile=profile,
                     every=every,
                     measure=measure_fedgwc,
                     tags={"setting": setting, "C": groups, "row": row},
@@ -700,14 +726,14 @@ def least_sizes(profile: str) -> list[Task]:
     rows["Random members, same splits"] = Replayed(gwc(far))
     return [
         Task(
-            method,
-            pick(scale, "cifar100"),
-            client_mixtures(scale, 0.5),
-            scale.data[pick(scale, "cifar100")],
-            scale.local,
-            far.rounds,
-            seed,
-            profile,
+            method=method,
+            dataset=pick(scale, "cifar100"),
+            partition=client_mixtures(scale, 0.5),
+            model=scale.data[pick(scale, "cifar100")],
+            local=scale.local,
+            rounds=far.rounds,
+            seed=seed,
+            profile=profile,
             every=far.every,
             curves=(*CURVES, "macro_f1"),
             measure=measure_fedgwc,
@@ -743,14 +769,14 @@ class OwnScale(NamedTuple):
         every = max(1, rounds // 30)
         kept = tuple(every * i for i in (1, 5, 10, 15, 20, 25))
         return Task(
-            method,
-            self.dataset,
-            self.law,
-            self.model,
-            self.local,
-            rounds,
-            seed,
-            profile,
+            method=method,
+            dataset=self.dataset,
+            partition=self.law,
+            model=self.model,
+            local=self.local,
+            rounds=rounds,
+            seed=seed,
+            profile=profile,
             every=every,
             curves=(
                 *("accuracy", "balanced_accuracy", "balanced_released", "macro_f1"),
@@ -965,14 +991,14 @@ def large() -> list[Task]:
         for seed in range(3):
             for row, method in rows.items():
                 made = Task(
-                    method,
-                    name,
-                    law,
-                    partial(net, classes=size.classes),
-                    size.local,
-                    size.rounds,
-                    seed,
-                    "paper",
+                    method=method,
+                    dataset=name,
+                    partition=law,
+                    model=partial(net, classes=size.classes),
+                    local=size.local,
+                    rounds=size.rounds,
+                    seed=seed,
+                    profile="paper",
                     every=100,
                 )
                 out.append(replace(made, tags={"row": row}, **how))

@@ -162,11 +162,7 @@ def crossed() -> DataFrame | None:
     runs = whole_seeds("zeta")
     if runs is None:
         return None
-    runs = runs.copy()
-    words = runs["row"].str.split(", ", expand=True)
-    runs["zeta"] = words[0].str.removeprefix("ζ = ").astype(float)
-    rest = words[1].fillna("GCFL")
-    runs["row"] = rest.replace({"w/o normalization": "w/o symmetric normalization"})
+    runs = runs.assign(row=runs["without"])
     ours = recorded("local_parts")
     ours = ours[ours["row"].isin(runs["row"]) & ours["seed"].isin(runs["seed"])]
     return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)

@@ -286,14 +286,14 @@ def task(
     scale = SCALES[profile]
     clients = scale.clients[[*SHARE].index(size)]
     return Task(
-        method,
-        dataset,
-        law(scale, clients, setting),
-        scale.models[dataset],
-        scale.local,
-        scale.rounds,
-        seed,
-        profile,
+        method=method,
+        dataset=dataset,
+        partition=law(scale, clients, setting),
+        model=scale.models[dataset],
+        local=scale.local,
+        rounds=scale.rounds,
+        seed=seed,
+        profile=profile,
         every=1 if size == "small" else scale.start,
         curves=CURVES,
         tags={"scale": size, "setting": setting, "row": row},
@@ -485,26 +485,37 @@ def zetas(profile: str) -> list[Task]:
     ζ near 0.3 to 1 gives the paper's number of clusters; the values were fixed before
     the first of these runs.
     """
-    rows: dict[str, dict[str, Any]] = {}
-    for zeta in (0.1, 0.3, 1.0):
-        rows[f"ζ = {zeta:g}"] = {"zeta": zeta}
-        rows[f"ζ = {zeta:g}, w/o shielding"] = {"zeta": zeta, "shielded": False}
-        rows[f"ζ = {zeta:g}, w/o normalization"] = {"zeta": zeta, "normalised": False}
     if SCALES[profile].local.steps is None:
         return []
     more = longer(SCALES[profile])
-    return [
-        replace(
-            task(profile, "small", dataset, setting, seed, gcfl(more, **changes), row),
-            local=more.local,
-            rounds=more.rounds,
-            curves=KEPT,
-        )
-        for seed in range(6 if profile == "laptop" else 1)
-        for dataset in more.models
-        for setting in _unlike
-        for row, changes in rows.items()
-    ]
+    parts: dict[str, dict[str, Any]] = {  # as ``ablations`` names them
+        "GCFL": {},
+        "w/o shielding": {"shielded": False},
+        "w/o symmetric normalization": {"normalised": False},
+    }
+    tasks = []
+    for seed in range(6 if profile == "laptop" else 1):
+        for dataset in more.models:
+            for setting in _unlike:
+                for zeta in (0.1, 0.3, 1.0):
+                    for part, changes in parts.items():
+                        method = gcfl(more, zeta=zeta, **changes)
+                        row = f"ζ = {zeta:g}"
+                        if changes:
+                            row = f"{row}, {part}"
+                        cell = task(
+                            profile, "small", dataset, setting, seed, method, row
+                        )
+                        tasks.append(
+                            replace(
+                                cell,
+                                local=more.local,
+                                rounds=more.rounds,
+                                curves=KEPT,
+                                tags={**cell.tags, "zeta": zeta, "without": part},
+                            )
+                        )
+    return tasks
 
 
 def some_rows(scale: Scale, seed: int) -> dict[str, Any]:
@@ -566,12 +577,12 @@ def small_scale(profile: str, dataset: str) -> list[Task]:
     clients = scale.clients[0]
     return [
         Task(
-            method,
-            dataset,
-            law(scale, clients, "Non-IID-ES"),
-            scale.models[dataset],
-            scale.local,
-            scale.rounds,
+            method=method,
+            dataset=dataset,
+            partition=law(scale, clients, "Non-IID-ES"),
+            model=scale.models[dataset],
+            local=scale.local,
+            rounds=scale.rounds,
             seed=0,
             profile=profile,
             every=max(1, scale.rounds // 20),

@@ -354,9 +354,7 @@ def variants() -> tuple[tables.Table, list[str]]:
     clear = []
     for setting, part in frame.groupby("setting", sort=False):
         for row, own in part.groupby("row", sort=False):
-            base = "corrected"
-            if row.startswith(("FedAvg", "LocalOnly")):
-                base = row.split(",")[0]
+            base = own["base"].iloc[0]
             line = [f"{setting}: {row}"]
             for metric in CURVES:
                 if row == base:

@@ -206,14 +206,14 @@ def task(
     """One run."""
     scale = SCALES[profile]
     usual = Task(
-        method,
-        dataset,
-        law(scale, setting),
-        scale.models[dataset],
-        scale.local,
-        scale.rounds,
-        seed,
-        profile,
+        method=method,
+        dataset=dataset,
+        partition=law(scale, setting),
+        model=scale.models[dataset],
+        local=scale.local,
+        rounds=scale.rounds,
+        seed=seed,
+        profile=profile,
         every=scale.rounds,
         last=3,  # the paper reports the mean of the last three rounds
         curves=CURVES,
@@ -410,12 +410,17 @@ def variants(profile: str) -> list[Task]:
         "FedAvg": (FedAvg(), own),
         "FedAvg, small clients replaced by copies": (FedAvg(), copies),
     }
-    return [
-        task(profile, dataset, setting, seed, method, row, 10, **changes)
-        for seed in scale.seeds
-        for setting, arms in (("α = (0.1, 10)", cluster_wise), ("α = 0.1", client_wise))
-        for row, (method, changes) in arms.items()
-    ]
+    settings = {"α = (0.1, 10)": cluster_wise, "α = 0.1": client_wise}
+    tasks = []
+    for seed in scale.seeds:
+        for setting, arms in settings.items():
+            for row, (method, changes) in arms.items():
+                made = task(profile, dataset, setting, seed, method, row, 10, **changes)
+                base = "corrected"
+                if isinstance(method, FedAvg | LocalOnly):
+                    base = type(method).__name__
+                tasks.append(replace(made, tags={**made.tags, "base": base}))
+    return tasks
 
 
 TABLES: dict[str, Callable[[str], list[Task]]] = only_in(
