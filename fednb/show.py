@@ -17,6 +17,8 @@ import textwrap
 import tokenize
 from typing import TYPE_CHECKING, Any
 
+from . import plots
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -71,11 +73,15 @@ def image(fig: Figure, alt: str, width: int | None = None) -> str:
         raise ValueError(
             "a figure needs alt=...: one or two sentences that say what there is to see"
         )
-    kind, data = "svg+xml", _svg(fig)
+    page = {"facecolor": "white", "bbox_inches": "tight"}
+    kind = "svg+xml"
+    drawn = plots.svg(fig, "path", metadata={"Date": None}, **page)
+    data = re.sub(rb"\n\s*", b"\n", drawn)
     if len(data) > CRISP:
-        kind, data = min(
-            (kind, data), ("webp", _webp(fig)), key=lambda picture: len(picture[1])
-        )
+        packed = plots.webp(fig, 85, dpi=192, **page)
+        if len(packed) < len(data):
+            kind = "webp"
+            data = packed
     plt.close(fig)
     if len(data) > LARGEST:
         raise ValueError(
@@ -260,32 +266,3 @@ def literal(text: str) -> str:
     """
     one_line = " ".join(text.split())
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", one_line)
-
-
-def _svg(fig: Figure) -> bytes:
-    """A figure as SVG with text as outlines; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "fednb", "svg.fonttype": "path"}):
-        fig.savefig(
-            buffer,
-            format="svg",
-            facecolor="white",
-            bbox_inches="tight",
-            metadata={"Date": None},
-        )
-    return re.sub(rb"\n\s*", b"\n", buffer.getvalue())
-
-
-def _webp(fig: Figure) -> bytes:
-    buffer = io.BytesIO()
-    fig.savefig(
-        buffer,
-        format="webp",
-        dpi=192,
-        facecolor="white",
-        bbox_inches="tight",
-        pil_kwargs={"quality": 85, "method": 6},
-    )
-    return buffer.getvalue()

@@ -19,7 +19,6 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass
-from io import BytesIO
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ import anywidget
 import numpy as np
 import traitlets
 from tqdm import tqdm
+
+from . import plots
 
 KINDS = {"int": int, "float": float, "choice": str}
 MOST = 2_000  # combinations of one grid
@@ -383,47 +384,27 @@ def _figure(figure) -> dict:
     """
     import matplotlib.pyplot as plt
 
-    svg, webp = BytesIO(), BytesIO()
+    unwanted = dict.fromkeys(["Date", "Creator", "Format", "Type"])
     try:
-        with plt.rc_context(
-            {
-                "svg.fonttype": "none",
-                "svg.hashsalt": "fednb",
-                "savefig.bbox": "standard",
-            }
-        ):
-            figure.savefig(
-                svg,
-                format="svg",
-                metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]),
-            )
-            drawn = re.sub(
-                r"^.*?(?=<svg)|<!--.*?-->|\n\s*",
-                " ",
-                svg.getvalue().decode(),
-                flags=re.S,
-            ).strip()
-            drawn = re.sub(
-                r' (d|x|y)="[^"]*"',
-                lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]),
-                drawn,
-            )  # to 0.01 point
-            if (size := len(compress(drawn.encode(), 9))) > HEAVY:
-                figure.savefig(
-                    webp,
-                    format="webp",
-                    dpi=150,
-                    pil_kwargs={"quality": 80, "method": 6},
-                )
+        with plt.rc_context({"savefig.bbox": "standard"}):
+            drawn = plots.svg(figure, "none", metadata=unwanted).decode()
+            drawn = re.sub(r"^.*?(?=<svg)|<!--.*?-->|\n\s*", " ", drawn, flags=re.S)
+            drawn = re.sub(r' (d|x|y)="[^"]*"', _to_a_hundredth, drawn.strip())
+            picture = {"svg": drawn}
+            size = len(compress(drawn.encode(), 9))
+            if size > HEAVY:
+                packed = plots.webp(figure, 80, dpi=150)
+                if len(packed) < size:
+                    picture = {"webp": b64encode(packed).decode()}
     finally:
         plt.close(figure)
-    picture = (
-        {"webp": b64encode(webp.getvalue()).decode()}
-        if 0 < webp.tell() < size
-        else {"svg": drawn}
-    )
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     return {"kind": "figure", "width": width, "height": height, **picture}
+
+
+def _to_a_hundredth(found: re.Match[str]) -> str:
+    """The numbers of an SVG attribute, cut to 0.01 point."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", found[0])
 
 
 def _still(panel: dict, alt: str) -> str:

@@ -88,8 +88,8 @@ ALLOWED = {
     "ranks": {"plots"},
     "checks": set(),
     "claims": {"store", "tables"},
-    "show": set(),
-    "widgets": set(),
+    "show": {"plots"},
+    "widgets": {"plots"},
     "playground": {  # a page of its own, so on top of nearly all
         *("backends", "clustering", "data", "experiment", "history"),
         *("methods", "models", "partition", "store", "training", "widgets"),
