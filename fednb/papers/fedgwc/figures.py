@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import metrics, tables
-from ...door import num_sampled
+from ...door import Fed, num_sampled
 from ...methods import FedGWC
 from .. import common
 from . import theory
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ...experiment import Task
-    from ...federation import Federation
 
 VALUE = "balanced_accuracy"
 COUNTS = ("clusters", "client_updates")  # told as they are at the end, never averaged
@@ -897,7 +896,7 @@ class Split(NamedTuple):
 
 
 def run_and_watch(
-    rule: FedGWC, fed: Federation, rounds: int
+    rule: FedGWC, fed: Fed, rounds: int
 ) -> tuple[np.ndarray, list[Split]]:
     """Train with FedGWC: each round's clusters (rounds, K), and all splits."""
     state = rule.init(fed)
