@@ -117,12 +117,9 @@ def add_pending_note(
 def add_reading_time(
     app: Any, page: str, template: str, context: dict, tree: Any
 ) -> None:
-    """Say below the heading of a notebook how long its text takes to read.
-
-    Chapters that say so themselves are left alone.
-    """
+    """Say below the heading of a notebook how long its text takes to read."""
     path = BOOK / f"{page}.ipynb"
-    if path.exists() and "body" in context and "Reading time" not in context["body"]:
+    if path.exists() and "body" in context:
         note = f'<p class="fednb-reading">{reading_time(path)}</p>'
         context["body"] = context["body"].replace("</h1>", "</h1>\n" + note, 1)
 
