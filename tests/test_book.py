@@ -469,6 +469,12 @@ def test_notebooks_can_be_downloaded_and_perhaps_launched(parsed, pages):
             assert (host in hosts) == bool(address)
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_find_records_by_the_library(path):
+    """So that a notebook runs from any folder, with the records of the package."""
+    assert "../results" not in path.read_text(encoding="utf-8")
+
+
 def test_chapters_say_how_long_they_are(parsed, pages):
     for path in NOTEBOOKS:
         page = parsed[pages / path.relative_to(BOOK).with_suffix(".html")]
