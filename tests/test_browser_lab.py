@@ -145,12 +145,12 @@ def test_it_fits_the_screen_and_can_be_read(browser, page, width, theme):
     browser.theme(theme)
     browser.wait(lambda: len(browser.all(".fx-view > *")) == 6, "all panels")
     assert browser.js("return document.documentElement.scrollWidth") <= width
-    for svg in browser.all(
-        ".fx-svg"
-    ):  # drawn for the width there is, not shrunk: labels keep their size
-        assert svg.rect["width"] == pytest.approx(
-            float(svg.get_attribute("width")), abs=1
-        )
+    # Drawn for the width there is, so that labels keep their size. On a phone two
+    # drawings share a screen's height and may be a little smaller.
+    least = 1.0 if width == 1280 else 0.8
+    for svg in browser.all(".fx-svg"):
+        drawn = float(svg.get_attribute("width"))
+        assert least * drawn - 1 <= svg.rect["width"] <= drawn + 1
         assert svg.get_attribute("aria-label")
     assert all(picture.get_attribute("alt") for picture in browser.all("img"))
     tops = {
