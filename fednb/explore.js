@@ -172,7 +172,11 @@ function plot(p, width, { x, y }, inside, categories) {
 
 function lines(p, width, lim) {
   const curve = (ys, sx, sy) => path(ys.map((v, j) => [sx(p.x[j]), sy(v)]));
-  const all = (sx, sy) => own(p, lim).map(([i, name]) => line(curve(p.series[name], sx, sy), "fx-line", i));
+  const alone = (ys) => (ys.filter((v) => v != null).length === 1 ? ys.findIndex((v) => v != null) : -1);
+  const dot = (ys, j, i, sx, sy) => (j < 0 ? "" : mark(i, [px(sx(p.x[j])), px(sy(ys[j]))])); // a line of one point
+  const one = ([i, name], sx, sy, ys = p.series[name]) =>
+    line(curve(ys, sx, sy), "fx-line", i) + dot(ys, alone(ys), i, sx, sy);
+  const all = (sx, sy) => own(p, lim).map((series) => one(series, sx, sy));
   return legend(own(p, lim), (i) => line("M-7,0h14", "fx-line", i)) + plot(p, width, lim, all);
 }
 

@@ -155,7 +155,7 @@ def test_choose_run_change_and_stop(lab):
 
     lab.type("seed", 3)  # the panel answers while it trains
     lab.press("As code")
-    lab.says("methods.IFCA()")
+    lab.says("methods.IFCA(clusters=4)")
 
     lab.press("Pause")
     paused = rounds_shown(lab.status("paused"))

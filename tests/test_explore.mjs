@@ -91,6 +91,12 @@ test("panels share their ranges, and what the author fixed wins", () => {
   assert.deepEqual(fx.limits([points]).names, ["9", "10"]);
 });
 
+test("a line of one point is drawn as a dot", () => {
+  const first = { ...curves, x: [0], series: { one: [1], two: [null] } };
+  assert.equal(count(fx.draw(first, 400, fx.limits([first])), "fx-dot"), 1);
+  assert.equal(count(fx.draw(curves, 400, fx.limits([curves])), "fx-dot"), 0);
+});
+
 test("a group keeps its colour when it is alone", () => {
   const alone = { ...curves, series: { two: [1, 2, 3] } };
   const markup = fx.draw(alone, 400, fx.limits([curves, alone]));

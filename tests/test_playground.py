@@ -675,6 +675,22 @@ def test_fixed_clusters_start_from_the_hidden_ones(panel):
     assert len(panel.settings().methods) == 1
 
 
+def test_a_method_is_told_how_many_clusters_there_are(panel):
+    panel.slots[1].name.value = "IFCA"
+    hidden = len(np.unique(panel.settings().deal().truth))
+    assert panel.settings().methods[1] == IFCA(clusters=hidden)
+
+
+@pytest.mark.parametrize("law, title", [("iid", "silhouette"), (SMALL.law, "ARI")])
+def test_agreement_is_drawn_only_if_there_is_something_to_find(law, title):
+    values = {} if law == "iid" else SMALL.law_values
+    chosen = replace(SMALL, law=law, law_values=values, rounds=1)
+    drawings = pictures.curves(played(chosen))
+    assert title in drawings[2]["title"]
+    named = "hidden clusters" in pictures.class_map(chosen)["title"]
+    assert named == (law != "iid")
+
+
 def test_presets_are_buttons(panel):
     panel.slots[0].name.value = "FedGWC"
     names = [button.description for button in panel.slots[0].presets.children]

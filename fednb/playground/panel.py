@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -401,11 +402,16 @@ class Slot:
         self._on_change()
 
     def _default(self) -> Any | None:
-        """The chosen class as it is by default."""
+        """The chosen class as it is by default, told how many clusters there are."""
         if self.name.value == NONE:
             return None
         cls = getattr(methods, self.name.value)
-        return cls(self._hidden_clusters()) if cls is methods.FixedClusters else cls()
+        hidden = self._hidden_clusters()
+        if cls is methods.FixedClusters:
+            return cls(hidden)
+        many = len(set(hidden))
+        told = any(field.name == "clusters" for field in fields(cls))
+        return cls(clusters=many) if told and many > 1 else cls()
 
     def _build(self, method: Any | None) -> None:
         """Show a method: its idea in a sentence, its presets, its fields."""

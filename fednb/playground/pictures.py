@@ -30,8 +30,8 @@ def class_map(settings: Settings) -> dict:
     truth = parts.truth
     names = [str(k) for k in range(len(counts))]
     title = "Who holds what"
-    if truth is not None:
-        title += f": {len(np.unique(truth))} hidden clusters"
+    if num_hidden(truth) > 1:
+        title += f": {num_hidden(truth)} hidden clusters"
     return heatmap(
         counts.T,
         x=names,
@@ -43,6 +43,13 @@ def class_map(settings: Settings) -> dict:
         alt="Heat map of the number of samples of each class at each client",
         zlim=(0, int(counts.max())),
     )
+
+
+def num_hidden(truth: np.ndarray | None) -> int:
+    """How many hidden clusters there are; 1 if all clients are alike."""
+    if truth is None:
+        return 1
+    return len(np.unique(truth))
 
 
 def board(arms: Sequence[Arm]) -> list[dict]:
@@ -59,7 +66,7 @@ def board(arms: Sequence[Arm]) -> list[dict]:
 def curves(arms: Sequence[Arm]) -> list[dict]:
     """Accuracy, worst client, agreement with the hidden clusters and traffic."""
     rounds = max(arm.task.rounds for arm in arms)
-    hidden = all("ari" in arm.history.rows[0] for arm in arms)
+    hidden = all(num_hidden(arm.fed.truth.labels) > 1 for arm in arms)
     scores = ("ari", "ARI", "Clusters found: agreement with the hidden ones (ARI)")
     if not hidden:
         scores = ("was", "score", "Clusters found: Wasserstein-adjusted silhouette")
