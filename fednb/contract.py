@@ -25,6 +25,7 @@ from torch import Tensor
 
 from . import models
 from .data import Dataset
+from .door import Fed
 from .federation import Federation
 from .partition import Partition
 from .training import Local
@@ -32,11 +33,9 @@ from .training import Local
 SIZES = (9, 14, 7, 20, 11, 8)  # training samples of the six clients
 TESTS = 4  # test samples of each
 ROUNDS = 2
-DOOR = (  # what a method may ask of a federation
-    *("K", "n", "classes", "layout", "local", "t", "device", "dtype"),
-    *("start", "sample", "train", "loss", "best_share", "predict", "evaluate"),
-    *("draw", "tickets", "probe"),
-)
+# What a method may ask of a federation: all that ``Fed`` has, and nothing else.
+_names = {*Fed.__annotations__, *vars(Fed)}
+DOOR = tuple(sorted(name for name in _names if not name.startswith("_")))
 
 Make = Callable[[int], Any]  # a method for so many clients
 

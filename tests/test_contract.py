@@ -34,6 +34,12 @@ def test_a_method_from_outside_passes():
     assert contract.check(Outside()) == list(contract.RULES)
 
 
+def test_a_method_may_use_what_its_annotation_says():
+    for name in ("K", "n", "t", "layout", "train", "sample", "draw", "tickets"):
+        assert name in contract.DOOR
+    assert not {"evaluate", "truth", "meter"} & set(contract.DOOR)
+
+
 @pytest.mark.parametrize(
     "touch",
     [
@@ -43,6 +49,7 @@ def test_a_method_from_outside_passes():
         lambda door: door._parts,
         lambda door: door._server,
         lambda fed: fed.backend,
+        lambda fed: fed.evaluate(fed.start(), None),  # a judge's
         lambda fed: fed.__dict__["_Door__fed"],
         lambda fed: getattr(fed, "tru" + "th"),
         lambda fed: setattr(fed, "t", 5),

@@ -41,7 +41,7 @@ ALLOWED = {
     "views": {"backends", "door", "training"},
     "methods": {"params", "similarity", "clustering", "door", "views"},
     "history": {"door"},  # for its types only
-    "contract": {"data", "federation", "models", "partition", "training"},
+    "contract": {"data", "door", "federation", "models", "partition", "training"},
     "identity": set(),
     "store": {"identity"},
     "engines": {"store"},
