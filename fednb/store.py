@@ -57,6 +57,25 @@ class StoreError(ValueError):
 # --- tables -------------------------------------------------------------------------
 
 
+def results(name: str) -> Path:
+    """The folder of committed records of a paper or the arena, wherever it is called.
+
+    It is ``book/results/<name>`` of the checkout that we stand in, or of the one that
+    holds the package; a wheel brings the same files as ``fednb/results/<name>``.
+    """
+    here = Path.cwd()
+    package = Path(__file__).parent
+    checkouts = (here, *here.parents, package.parent)
+    folders = [folder / "book" / "results" for folder in checkouts]
+    for folder in (*folders, package / "results"):
+        if (folder / name).is_dir():
+            return folder / name
+    raise FileNotFoundError(
+        f"no book/results/{name} in {here} or above it, and no records of {name} "
+        f"with the package in {package}"
+    )
+
+
 def read(path: str | Path) -> list[dict[str, Any]]:
     """Read the records of a table; none if there is no file. A damaged one is named."""
     records = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fednb import arena, data, methods, tables
-from fednb.arena import analysis, comparison, tasks
+from fednb.arena import analysis, comparison, figures, tasks
 from fednb.arena.__main__ import main
 from fednb.arena.methods import ENTRIES, RIGHT, STEPS, WRONG
 from fednb.arena.tasks import Setting
@@ -505,6 +505,146 @@ def test_the_pareto_front():
         "good": True,
         "beaten": False,
     }
+
+
+def test_the_best_of_a_family_is_chosen_on_the_other_seeds():
+    frame = ranking_frame(FedAvg=0.5, lucky=0.6, steady=0.65, LocalOnly=0.4)
+    frame["family"] = frame["row"].map(
+        {
+            "FedAvg": "one model",
+            "lucky": "clusters",
+            "steady": "clusters",
+            "LocalOnly": "control",
+        }
+    )
+    first = (frame["row"] == "lucky") & (frame["world"] == "a") & (frame["seed"] == 0)
+    frame.loc[first, "accuracy"] = 0.99  # one lucky seed makes it the best on average
+    table = analysis.families(frame)
+    found = table[(table["row"] == "clusters") & (table["world"] == "a")]
+    found = found.set_index("seed")
+    assert found.loc[0, "chosen"] == "steady"
+    assert found.loc[0, "accuracy"] < 0.7  # its luck does not count on its own seed
+    assert set(found.loc[[1, 2], "chosen"]) == {"lucky"}
+    alone = table[(table["row"] == "LocalOnly") & (table["world"] == "b")]
+    assert len(alone) == 3 and alone["chosen"].isna().all()
+    gains = analysis.held_out(frame)
+    assert gains.loc["a", "chosen"] == ["steady", "lucky"]
+    assert gains.loc["b", "gain"] == pytest.approx(0.15, abs=0.01)
+    assert gains.loc["b", "low"] > 0
+
+
+def test_how_a_choice_carries_over_to_a_world_that_was_left_out():
+    frame = ranking_frame(x=(0.9, 0.9, 0.1), y=(0.8, 0.8, 0.8), LocalOnly=1.0)
+    table = analysis.elsewhere(frame)
+    assert table.loc["c", "chosen"] == "x" and table.loc["c", "rank"] == 2
+    assert table.loc["c", "short"] == pytest.approx(0.7, abs=0.01)
+    assert (table["methods"] == 2).all()  # controls cannot be chosen
+
+
+def test_a_readers_weights_decide_who_comes_first():
+    frame = ranking_frame(FedAvg=0.5, good=0.9, cheap=0.4, oracle=0.95)
+    frame = frame.replace({"row": {"oracle": "Oracle clusters"}})
+    frame["worst_decile"] = frame["accuracy"] - 0.1
+    by_accuracy = analysis.weighed(frame, {"accuracy": 1, "bytes": 0})
+    assert by_accuracy.index.tolist() == ["good", "FedAvg", "cheap"]
+    assert by_accuracy.loc["good", "first"] == 1
+    assert by_accuracy.loc["good", "score"] == pytest.approx(1)
+    by_traffic = analysis.weighed(frame, {"accuracy": 0, "bytes": 2})
+    assert by_traffic.index[0] == "cheap"
+    assert by_traffic.loc["FedAvg", "score"] == pytest.approx(0.5)
+    assert analysis.weighed(frame, {"accuracy": 0}).empty
+
+
+def test_only_who_knows_the_number_of_groups_is_told_it():
+    frame = ranking_frame(FedAvg=0.5, IFCA=0.6, told=0.9, wrong=0.99)
+    names = {"told": "IFCA, told K", "wrong": "IFCA, wrong K"}
+    frame["method"] = frame["row"].replace(dict.fromkeys(names, "IFCA"))
+    frame = frame.replace({"row": names})
+    frame["worst_decile"] = frame["accuracy"]
+    assert analysis.weighed(frame, {"accuracy": 1}).index[0] == "IFCA"
+    assert analysis.weighed(frame, {"accuracy": 1}, told=True).index[0] == names["told"]
+
+
+def test_finding_the_groups_beside_what_it_brings():
+    frame = ranking_frame(FedAvg=0.5, IFCA=0.7)
+    frame["world"] = frame["world"].map({"a": "iid", "b": "rotation", "c": "filters"})
+    frame["ari"] = 0.8
+    table = analysis.cluster_gains(frame, ["IFCA"])
+    assert set(table["world"]) == {"rotation", "filters"}  # where there are groups
+    assert table["gain"].mean() == pytest.approx(0.2, abs=0.01)
+
+
+# --- figures -------------------------------------------------------------------------
+
+
+def pretended(seeds=2):
+    """A frame as `figures.records` makes it: every row of every world, drawn."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for world in LAPTOP.values():
+        for entry in tasks.entries(world):
+            for row in tasks.rows(world, entry):
+                for seed in range(seeds):
+                    line = {"world": world.name, "row": row, "method": entry.name}
+                    line |= {"family": entry.family, "seed": seed}
+                    line |= {"accuracy": rng.uniform(0.4, 0.9), "ari": rng.uniform()}
+                    line |= {"bytes": rng.uniform(1e6, 1e8), "majority": 0.3}
+                    lines.append(line)
+    frame = pd.DataFrame(lines)
+    frame["worst_decile"] = frame["accuracy"] - 0.2
+    frame["balanced_accuracy"] = frame["accuracy"] - 0.1
+    return analysis.with_majority(frame)
+
+
+def test_pictures_name_every_world_and_every_method():
+    frame = pretended()
+    heat = figures.heat(frame, "worst_decile").axes[0]
+    shown = [label.get_text() for label in heat.get_yticklabels()]
+    assert set(shown) == {entry.name for entry in ENTRIES} - {"FedAvg"}
+    assert [label.get_text() for label in heat.get_xticklabels()] == [*LAPTOP]
+    ranked = figures.rank_picture(frame).axes[0].get_yticklabels()
+    assert "GCFL" in [label.get_text() for label in ranked]
+    panels = [ax.get_title() for ax in figures.ladder(frame).axes]
+    assert panels == [*LAPTOP]
+    grouped = [world.name for world in LAPTOP.values() if world.is_grouped]
+    found = figures.clusters_picture(frame).axes
+    assert [ax.get_title() for ax in found if ax.get_title()] == grouped
+    worth = figures.worth_picture(frame).axes[0]
+    assert [label.get_text() for label in worth.get_yticklabels()] == grouped
+    assert figures.cost_picture(frame).axes[0].get_xscale() == "log"
+
+
+def test_tables_have_a_line_for_every_world():
+    frame = pretended()
+    for table in (figures.choice_table(frame), figures.carry_table(frame)):
+        for name in LAPTOP:
+            assert f"\n{name}\n" in table.text
+    assert figures.method_table().text.count("cost of a round") >= len(ENTRIES)
+    assert "270 degrees" in figures.world_table(LAPTOP).text
+
+
+def test_the_readers_explorer_names_who_else_comes_first():
+    frame = pretended()
+    drawn, words = figures.weighed_bars(frame, "anything", 2, 1, 0, "no")
+    assert len(drawn["x"]) == 10 and "comes first in" in words["text"]
+    _, words = figures.weighed_bars(frame, "all alike", 0, 0, 0, "no")
+    assert words["text"] == "Give at least one weight."
+    assert set(figures.WHERE["anything"]) == set(LAPTOP)
+
+
+def test_a_portrait_shows_what_each_group_sees():
+    counts, images = figures.portrait(SMOKE["rotation"])
+    assert counts.shape == (8, 10) and images.shape == (40, 80)
+    counts, images = figures.portrait(SMOKE["label-skew"])
+    assert images.shape == (10, 80)  # no groups, one line
+
+
+def test_only_whole_seeds_are_ranked():
+    made = [
+        a_task(seed=seed, name=name) for seed in (0, 1) for name in ("FedAvg", "GCFL")
+    ]
+    have = {task.key for task in made[:3]}
+    assert figures.whole_seeds(made, have) == made[:2]
 
 
 # --- your own ------------------------------------------------------------------------

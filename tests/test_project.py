@@ -62,7 +62,7 @@ ALLOWED = {
     },
     "arena": {
         *("data", "door", "experiment", "methods", "metrics", "models", "partition"),
-        *("training", "ranks", "tables"),
+        *("training", "ranks", "tables", "plots", "store", "widgets"),
     },
     "papers": {  # what the chapters need, so on top of nearly all
         *(
@@ -78,7 +78,7 @@ ALLOWED = {
             "training",
         ),
         *("claims", "clustering", "door", "plots", "reference", "similarity", "tables"),
-        "views",
+        *("store", "views"),
     },
     "forecast": {"door", "experiment", "identity", "store"},
     "adopt": {"store"},

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..store import results
 from . import analysis
-from .comparison import RESULTS
 from .tasks import CHOSEN, SCALES
 
 
@@ -19,11 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fednb.arena", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("--records", type=Path, default=RESULTS / "tuning.json")
+    parser.add_argument("--records", type=Path, help="default: the book's tuning.json")
     parser.add_argument("--profile", choices=SCALES, default="laptop")
     parser.add_argument("--out", type=Path, default=CHOSEN)
     args = parser.parse_args(argv)
-    frame = analysis.tuned(args.profile, args.records)
+    records = args.records or results("arena") / "tuning.json"
+    frame = analysis.tuned(args.profile, records)
     winners = analysis.choose(frame, args.profile)
     winners.to_csv(args.out, index=False, lineterminator="\n")
     edge = analysis.at_the_edge(winners, SCALES[args.profile].rates)

@@ -9,7 +9,7 @@ take each world's mean as one observation.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -296,6 +296,92 @@ def best(frame: DataFrame, value: str = "accuracy") -> DataFrame:
     return pd.DataFrame(lines).set_index("world")
 
 
+def families(frame: DataFrame, value: str = "accuracy") -> DataFrame:
+    """The best of each family, chosen without the seed that it is shown on.
+
+    So a family of ten has no advantage over one of three by choosing among more. The
+    methods stand under the name of their family; controls and FedAvg as they are.
+    """
+    import pandas as pd
+
+    plain = frame[(frame["row"] == frame["method"]) & frame[value].notna()]
+    single = (plain["family"] == "control") | (plain["row"] == "FedAvg")
+    parts = [plain.loc[single, ["world", "row", "seed", value]]]
+    rest = plain[plain["family"] != "control"]
+    for (world, family), runs in rest.groupby(["world", "family"], sort=False):
+        for seed in dict.fromkeys(runs["seed"]):
+            others = runs[runs["seed"] != seed]
+            here = runs[runs["seed"] == seed].set_index("row")[value]
+            chosen = others.groupby("row", sort=False)[value].mean().idxmax()
+            line = {"world": world, "row": family, "seed": seed, value: here[chosen]}
+            parts.append(pd.DataFrame([line | {"chosen": chosen}]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def held_out(
+    frame: DataFrame, control: str = "FedAvg", value: str = "accuracy"
+) -> DataFrame:
+    """What the best method of a world gains, chosen without the seed that judges it.
+
+    The best of thirty is partly lucky. So for each seed the method is chosen on the
+    other seeds, and its gain over the control is taken on this one.
+    """
+    import pandas as pd
+
+    plain = frame[(frame["row"] == frame["method"]) & frame[value].notna()]
+    rivals = plain[plain["family"] != "control"]
+    lines = []
+    for world in dict.fromkeys(plain["world"]):
+        runs = rivals[rivals["world"] == world]
+        base = plain[(plain["world"] == world) & (plain["row"] == control)]
+        base = base.set_index("seed")[value]
+        gaps = []
+        chosen = []
+        for seed in dict.fromkeys(runs["seed"]):
+            others = runs[runs["seed"] != seed].groupby("row", sort=False)[value].mean()
+            here = runs[runs["seed"] == seed].set_index("row")[value]
+            chosen.append(others.idxmax())
+            gaps.append(here[others.idxmax()] - base[seed])
+        gain = float(np.mean(gaps))
+        half = tables.half_width(np.array(gaps))
+        lines.append(
+            {
+                "world": world,
+                "chosen": list(dict.fromkeys(chosen)),
+                "gain": gain,
+                "low": gain - half,
+                "high": gain + half,
+            }
+        )
+    return pd.DataFrame(lines).set_index("world")
+
+
+def elsewhere(frame: DataFrame, value: str = "accuracy") -> DataFrame:
+    """How well a choice carries over: the best method of all other worlds, in this one.
+
+    ``rank`` is its place in the world that was left out, ``short`` what it lacks there
+    to the best one.
+    """
+    import pandas as pd
+
+    plain = frame[(frame["row"] == frame["method"]) & (frame["family"] != "control")]
+    means = by_world(plain, value)[complete(plain, value)]
+    place = means.rank(axis=1, ascending=False)
+    lines = []
+    for world in means.index:
+        chosen = place.drop(world).mean().idxmin()
+        lines.append(
+            {
+                "world": world,
+                "chosen": chosen,
+                "rank": int(place.loc[world, chosen]),
+                "methods": means.shape[1],
+                "short": means.loc[world].max() - means.loc[world, chosen],
+            }
+        )
+    return pd.DataFrame(lines).set_index("world")
+
+
 def worth_of_k(frame: DataFrame, value: str = "accuracy") -> DataFrame:
     """What being told the right number of clusters brings, method by method.
 
@@ -349,6 +435,80 @@ def stability(frame: DataFrame) -> Series:
         after = np.array(list(texts[-1]))
         found.append(metrics.adjusted_rand(before, after))
     return pd.Series(found, frame.index, name="stability")
+
+
+def cluster_gains(frame: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """ARI of the clusters and gain over FedAvg, run by run, where there are groups."""
+    fedavg = frame[frame["row"] == "FedAvg"].set_index(["world", "seed"])["accuracy"]
+    found = frame[frame["row"].isin(rows) & frame["ari"].notna()]
+    hidden = {name for name in found["world"] if worlds("laptop")[name].is_grouped}
+    found = found[found["world"].isin(hidden)]
+    base = [fedavg[world, seed] for world, seed in found[["world", "seed"]].to_numpy()]
+    gain = found["accuracy"] - np.array(base)
+    return found[["world", "row", "seed", "ari"]].assign(gain=gain)
+
+
+# --- what matters to a reader ---------------------------------------------------------
+
+
+def weighed(
+    frame: DataFrame, weights: Mapping[str, float], told: bool = False, seed: int = 0
+) -> DataFrame:
+    """Rows by a weighted score, 1 is best, and how often each comes first.
+
+    In every world each metric is stretched so that the worst row has 0 and the best
+    row 1. Traffic, ``bytes``, has a score of 1 for none, 1/2 for as much as FedAvg's,
+    1/3 for twice that. ``first`` is the share of draws
+    in which the row has the best score, when seeds are drawn again within each world,
+    and worlds, too, if there are several. Without ``told`` nobody knows the number of
+    groups. Rows that lack a number in some of the worlds are left out, and controls
+    that nobody can use.
+    """
+    import pandas as pd
+
+    usable = frame[~frame["row"].isin(["Oracle clusters", "Random clusters", MAJORITY])]
+    usable = usable[~usable["row"].str.endswith("wrong K")]
+    if not told:
+        usable = usable[usable["row"] == usable["method"]]
+    among = complete(usable, "worst_decile")
+    chosen = {name: weight for name, weight in weights.items() if weight > 0}
+    if not chosen or not among:
+        return pd.DataFrame({"score": [], "first": []})
+    weight = np.array(list(chosen.values())) / sum(chosen.values())  # (metrics,)
+    scores = np.stack([_scores(usable, name, among) for name in chosen])
+    score = np.tensordot(weight, scores, axes=1)  # (worlds, seeds, rows)
+    num_worlds, num_seeds, _ = score.shape
+    rng = np.random.default_rng(seed)
+    drawn_seeds = rng.integers(num_seeds, size=(DRAWS, num_worlds, num_seeds))
+    drawn_worlds = np.tile(np.arange(num_worlds), (DRAWS, 1))
+    if num_worlds > 1:
+        drawn_worlds = rng.integers(num_worlds, size=(DRAWS, num_worlds))
+    draws = score[drawn_worlds[:, :, None], drawn_seeds]  # (draws, worlds, seeds, rows)
+    winner = draws.mean((1, 2)).argmax(1)  # (draws,)
+    table = pd.DataFrame(
+        {
+            "score": score.mean((0, 1)),
+            "first": np.bincount(winner, minlength=len(among)) / DRAWS,
+        },
+        index=among,
+    )
+    return table.sort_values("score", ascending=False, kind="stable")
+
+
+def _scores(frame: DataFrame, value: str, among: Sequence[str]) -> np.ndarray:
+    """A metric (worlds, seeds, rows) on a scale on which 1 is good and 0 is bad."""
+    wide = frame.set_index(["world", "seed", "row"])[value].unstack("row")
+    in_order = list(dict.fromkeys(frame["world"]))
+    cube = np.stack(
+        [wide.loc[world, list(among)].to_numpy(float) for world in in_order]
+    )
+    if value == "bytes":
+        fedavg = cube[:, :, [list(among).index("FedAvg")]]
+        return 1 / (1 + cube / fedavg)
+    means = cube.mean(1, keepdims=True)  # (worlds, 1, rows)
+    low = means.min(2, keepdims=True)
+    high = means.max(2, keepdims=True)
+    return (cube - low) / np.maximum(high - low, 1e-12)
 
 
 def pareto(frame: DataFrame, value: str = "accuracy", cost: str = "bytes") -> DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import tables
 from ..experiment import Task, run
+from ..store import results as stored_results
 from ..training import Local
 from .methods import STEPS
 from .tasks import (
@@ -21,8 +22,6 @@ from .worlds import World, worlds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-RESULTS = Path("book/results/arena")
 
 
 class Comparison(NamedTuple):
@@ -41,7 +40,7 @@ def compare(
     rounds: int | None = None,
     lr: float | None = None,
     profile: str = "laptop",
-    results: str | Path = RESULTS,
+    results: str | Path | None = None,
     value: str = "accuracy",
     progress: bool = True,
 ) -> Comparison:
@@ -53,8 +52,8 @@ def compare(
     Without ``lr`` the rate is chosen on validation samples, as for everybody else:
     sweep other settings by calling with other methods.
 
-    ``results`` is the folder with ``ranking.json``; if it is not there, only our runs
-    are returned.
+    ``results`` is the folder with ``ranking.json``, by default the book's. If the file
+    is not there, only our runs are returned.
     """
     import pandas as pd
 
@@ -72,6 +71,8 @@ def compare(
         task = replace(task, measure=measure_arena)
         lines.append({"seed": seed} | _final(task, progress))
     ours = pd.DataFrame(lines)
+    if results is None:
+        results = stored_results("arena")
     against = _differences(ours, place, profile, Path(results), value)
     return Comparison(ours, against, lr, place.updates)
 

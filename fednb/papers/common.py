@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import partition, tables
 from ..claims import Claim, tally, write
+from ..store import results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 Law = Callable[..., partition.Partition]
 Table = Callable[[str], "list[Task]"]  # from a profile to its tasks
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # clusters, a character for each
-
-
-def results(paper: str) -> Path:
-    """The folder of a paper's committed records, from wherever it is called.
-
-    It is ``book/results/<paper>`` of the checkout that we stand in, or of the one that
-    holds the package; a wheel brings the same files as ``fednb/results/<paper>``.
-    """
-    here = Path.cwd()
-    package = Path(__file__).parents[1]
-    checkouts = (here, *here.parents, package.parent)
-    folders = [folder / "book" / "results" for folder in checkouts]
-    for folder in (*folders, package / "results"):
-        if (folder / paper).is_dir():
-            return folder / paper
-    raise FileNotFoundError(
-        f"no book/results/{paper} in {here} or above it, and no records of {paper} "
-        f"with the package in {package}"
-    )
 
 
 def read(paper: str, table: str, tasks: Iterable[Task], **how: Any) -> DataFrame:

@@ -1,0 +1,517 @@
+"""Tables and pictures of the page that compares all methods.
+
+They draw what `fednb.arena.analysis` computes. A frame has a line per run of the table
+``ranking``: see `records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from .. import tables
+from ..door import Judge
+from ..experiment import Task
+from ..plots import COLOURS, INK, MARKERS, style
+from ..store import results
+from ..widgets import bars, text
+from . import analysis
+from .methods import ENTRIES
+from .tasks import SCALES, Setting, ranking, task
+from .worlds import World, worlds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame, Series
+
+FAMILIES = ("one model", "choice of clients", "personal", "mixture", "clusters")
+# Who stands for what in the diagram of ranks. They were named before any ranking run:
+# the methods of the five chapters, and of each other family the best known ones.
+REPRESENTATIVES = (
+    "LocalOnly",
+    "FedAvg",
+    "SCAFFOLD",
+    "FedCVRBolt",
+    "Ditto",
+    "FedRep",
+    "FedEM",
+    "IFCA",
+    "WeCFL",
+    "OCFL",
+    "FedGWC",
+    "GCFL",
+)
+CONTROLS = ("LocalOnly", "Random clusters", "Oracle clusters", analysis.MAJORITY)
+VALUES = {
+    "accuracy": "mean accuracy",
+    "worst_decile": "accuracy of the worst tenth",
+    "balanced_accuracy": "balanced accuracy",
+}
+POINTS = 100  # differences are shown in percentage points
+IMAGES = 8  # of a group, in a world's portrait
+LIKE = ("iid", "quantity")  # all clients draw from one law
+LABELS = ("label-groups", "label-dirichlet", "few-sampled", "many-small")
+SIGHT = ("rotation", "filters")
+# which worlds a reader's federation may be like
+WHERE = {
+    "anything": (*LIKE, "label-skew", *LABELS, "concept-shift", *SIGHT),
+    "all alike": LIKE,
+    "mixtures of their own": ("label-skew",),
+    "groups by classes": LABELS,
+    "groups by what labels mean": ("concept-shift",),
+    "groups by how images look": SIGHT,
+}
+
+
+def records(profile: str = "laptop") -> DataFrame:
+    """The finished runs of the ranking, whole seeds only, with the majority class."""
+    path = results("arena") / "ranking.json"
+    tasks = whole_seeds(ranking(profile), set(tables.by_key(path)))
+    frame = tables.frame(tasks, path, course=True)
+    frame = frame.assign(stability=analysis.stability(frame)).drop(columns="course")
+    return analysis.with_majority(frame)
+
+
+def whole_seeds(tasks: Sequence[Task], have: set[str]) -> list[Task]:
+    """The tasks of those seeds of which every task has a record."""
+    lacking = {task.seed for task in tasks if task.key not in have}
+    return [task for task in tasks if task.seed not in lacking]
+
+
+def scale(frame: DataFrame) -> str:
+    """What the runs are, for captions."""
+    seeds = frame["seed"].nunique()
+    runs = int((frame["row"] != analysis.MAJORITY).sum())
+    return f"{frame['world'].nunique()} worlds, {seeds} seeds, {runs} runs"
+
+
+# --- the worlds -----------------------------------------------------------------------
+
+
+def world_table(found: Mapping[str, World]) -> tables.Table:
+    """The worlds, a line for each: what is hidden, and how large they are."""
+    rows = []
+    for world in found.values():
+        groups = "none"
+        if world.groups is not None:
+            groups = str(world.groups)
+        rows.append((
+            world.name,
+            world.base,
+            world.hidden,
+            groups,
+            f"{world.sampled} of {world.clients}",
+            str(world.size),
+            str(world.updates),
+        ))  # fmt: skip
+    heads = (
+        "world", "data", "what is hidden", "groups", "sampled", "samples", "updates",
+    )  # fmt: skip
+    caption = (
+        "The worlds. Samples are training samples of a client, on average; updates are "
+        "the client updates that a run may spend, of ten steps each."
+    )
+    return tables.words(heads, rows, caption)
+
+
+def portrait(world: World, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Counts (K, classes) of each client, and digits that each group sees.
+
+    ``world`` is one of the profile "smoke": its images are handwritten digits of 8 x 8
+    pixels. A line of images belongs to a group; without groups there is one line.
+    """
+    fed = _federation(world, seed)
+    counts = fed.truth.counts  # (K, classes)
+    labels = fed.truth.labels
+    if labels is None:
+        labels = np.zeros(len(counts), int)
+    lines = []
+    for group in np.unique(labels):
+        client = torch.tensor(np.flatnonzero(labels == group)[:1])
+        numbers = fed.sample_numbers(client, on="train")[:IMAGES]
+        images, _ = fed.samples(numbers)  # (IMAGES, 64)
+        squares = images.reshape(len(images), 8, 8).numpy()
+        framed = np.pad(squares, ((0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+        lines.append(np.concatenate(framed, axis=1))  # (10, 10 IMAGES)
+    return counts, np.concatenate(lines)
+
+
+def _federation(world: World, seed: int) -> Judge:
+    """The federation of a world as its runs have it."""
+    setting = Setting(SCALES["smoke"].usual_rate, None)
+    fedavg = next(entry for entry in ENTRIES if entry.name == "FedAvg")
+    return task("smoke", world, fedavg, setting, seed, row="FedAvg").federation()
+
+
+# --- who takes part -------------------------------------------------------------------
+
+
+def method_table() -> tables.Table:
+    """The methods by family, with the knob that is tuned and what a round costs."""
+    world = worlds("laptop")["rotation"]
+    rows = []
+    for entry in ENTRIES:
+        values = "–"
+        if entry.knob:
+            values = ", ".join(str(value) for value in entry.values)
+        cost = entry.per_round(world, entry.usual) / world.sampled
+        rows.append(
+            (entry.name, entry.family, entry.knob or "–", values, f"{cost:.2g}")
+        )
+    heads = ("method", "family", "knob", "values tried", "cost of a round")
+    caption = (
+        "The methods. The cost of a round is in trainings per sampled client, where "
+        "half of the clients are sampled and the knob has its middle value."
+    )
+    return tables.words(heads, rows, caption)
+
+
+def setting_table(winners: DataFrame, world: str) -> tables.Table:
+    """What the validation samples of a world chose for every row."""
+    rows = []
+    for line in winners[winners["world"] == world].itertuples():
+        knob = "–"
+        if isinstance(line.knob, str) and line.knob:
+            knob = f"{line.knob} = {line.value}"
+        rows.append((line.row, f"{line.lr:g}", knob, f"{POINTS * line.validation:.1f}"))
+    heads = ("method", "learning rate", "knob", "validation accuracy, %")
+    return tables.words(heads, rows, f"Chosen settings in the world {world}.")
+
+
+# --- all methods in all worlds --------------------------------------------------------
+
+
+def heat(frame: DataFrame, value: str = "accuracy") -> Figure:
+    """Gains over FedAvg, methods by worlds; each family's best on average comes first.
+
+    A dot marks a gain or loss whose 95 % interval over seeds leaves out zero.
+    """
+    plain = frame[frame["row"] == frame["method"]]  # nobody is told the number
+    found = analysis.gains(plain, "FedAvg", value)
+    gain = found.pivot(index="row", columns="world", values="gain") * POINTS
+    holds = found.pivot(index="row", columns="world", values="holds")
+    in_order = _by_family(frame, gain)
+    columns = list(dict.fromkeys(frame["world"]))
+    gain = gain.loc[in_order, columns]
+    holds = holds.loc[in_order, columns]
+    return _heat(gain, holds, _breaks(frame, in_order), VALUES.get(value, value))
+
+
+def _by_family(frame: DataFrame, gain: DataFrame) -> list[str]:
+    """Rows, controls first, then family by family, the best mean gain first."""
+    family = frame.drop_duplicates("row").set_index("row")["family"]
+    mean = gain.mean(axis=1)
+    in_order: list[str] = []
+    for name in ("control", *FAMILIES):
+        members = [row for row in mean.index if family[row] == name]
+        in_order += sorted(members, key=lambda row: -mean[row])
+    return in_order
+
+
+def _breaks(frame: DataFrame, in_order: Sequence[str]) -> dict[str, int]:
+    """The first line of each family."""
+    family = frame.drop_duplicates("row").set_index("row")["family"]
+    first: dict[str, int] = {}
+    for place, row in enumerate(in_order):
+        first.setdefault(family[row], place)
+    return first
+
+
+def _heat(
+    gain: DataFrame, holds: DataFrame, first: Mapping[str, int], name: str
+) -> Figure:
+    from matplotlib.figure import Figure
+
+    style()
+    fig = Figure(figsize=(9.2, 0.25 * len(gain) + 1.4))
+    ax = fig.subplots()
+    most = 20.0  # percentage points at the end of the colours
+    picture = ax.imshow(
+        gain.to_numpy(float), cmap="RdBu", vmin=-most, vmax=most, aspect="auto"
+    )
+    for y, row in enumerate(gain.index):
+        for x, world in enumerate(gain.columns):
+            number = gain.loc[row, world]
+            if np.isnan(number):
+                continue
+            mark = ""
+            if holds.loc[row, world] != 0:
+                mark = "•"
+            ink = INK
+            if abs(number) > 0.6 * most:
+                ink = "white"
+            ax.text(
+                x, y, f"{number:+.0f}{mark}", ha="center", va="center", size=7.5,
+                color=ink,
+            )  # fmt: skip
+    ax.set_xticks(range(gain.shape[1]), gain.columns, rotation=35, ha="right")
+    ax.set_yticks(range(len(gain)), gain.index)
+    ax.tick_params(axis="y", labelsize=8.5)
+    ax.grid(False)
+    for family, place in first.items():
+        if place > 0:
+            ax.axhline(place - 0.5, color=INK, linewidth=1)
+        ax.annotate(
+            family, (1.01, place), xycoords=("axes fraction", "data"), size=8.5,
+            va="center", color=INK,
+        )  # fmt: skip
+    bar = fig.colorbar(picture, ax=ax, shrink=0.5, pad=0.14, extend="both")
+    bar.set_label(f"{name}, points more than FedAvg")
+    bar.outline.set_visible(False)
+    return fig
+
+
+def rank_picture(frame: DataFrame, value: str = "accuracy") -> Figure:
+    """Mean rank of every row over worlds, with its interval and its extremes."""
+    from matplotlib.figure import Figure
+
+    table = analysis.ranks(frame, value)
+    family = frame.drop_duplicates("row").set_index("row")["family"]
+    groups = ("control", *FAMILIES)
+    style()
+    fig = Figure(figsize=(7.4, 0.21 * len(table) + 1.3))
+    ax = fig.subplots()
+    named = set()
+    for place, (row, line) in enumerate(table.iterrows()):
+        i = groups.index(family[row])
+        ax.plot(
+            [line["best"], line["worst"]], [place, place], color="#DDDDDD", linewidth=5
+        )
+        ax.plot([line["low"], line["high"]], [place, place], color=COLOURS[i])
+        label = None
+        if groups[i] not in named:
+            label = groups[i]
+            named.add(label)
+        ax.plot(
+            line["rank"], place, MARKERS[i], color=COLOURS[i], label=label, ls="none"
+        )
+    ax.set_yticks(range(len(table)), table.index)
+    ax.tick_params(axis="y", labelsize=8.5)
+    ax.invert_yaxis()
+    ax.set(xlabel=f"rank by {VALUES.get(value, value)}; 1 is best")
+    fig.legend(loc="outside upper center", ncols=3)
+    return fig
+
+
+# --- families and controls ------------------------------------------------------------
+
+
+def ladder(frame: DataFrame, value: str = "accuracy") -> Figure:
+    """One panel for each world: the controls, one model, and the best of each family.
+
+    The best of a family is chosen without the seed that it is shown on.
+    """
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(frame["world"]))
+    table = analysis.families(frame, value)
+    rows = ["LocalOnly", "Random clusters", "FedAvg", *FAMILIES[2:], "Oracle clusters"]
+    style()
+    across = 5
+    down = -(-len(names) // across)  # rounded up
+    fig = Figure(figsize=(10.4, 2.5 * down + 0.6))
+    axes = fig.subplots(down, across, sharey=True, squeeze=False)
+    for ax in axes.flat[len(names) :]:
+        ax.set_axis_off()
+    for ax, world in zip(axes.flat, names, strict=False):
+        mine = table[table["world"] == world]
+        for place, row in enumerate(rows):
+            runs = POINTS * mine.loc[mine["row"] == row, value].dropna().to_numpy()
+            if len(runs) == 0:
+                continue
+            colour = COLOURS[0]
+            if row in CONTROLS or row == "FedAvg":
+                colour = INK
+            ax.plot([runs.min(), runs.max()], [place, place], color=colour)
+            ax.plot(runs.mean(), place, "o", color=colour, ms=5)
+        ax.set_title(world)
+    labels = [f"best {row}" if row in FAMILIES else row for row in rows]
+    axes[0, 0].set_yticks(range(len(rows)), labels)
+    axes[0, 0].invert_yaxis()
+    for ax in axes[-1]:
+        ax.set_xlabel("accuracy, %")
+    return fig
+
+
+def worth_picture(frame: DataFrame, value: str = "accuracy") -> Figure:
+    """What being told the right number of clusters brings, world by world."""
+    from matplotlib.figure import Figure
+
+    table = analysis.worth_of_k(frame, value)
+    methods = list(dict.fromkeys(table["method"]))
+    names = list(dict.fromkeys(table["world"]))
+    style()
+    fig = Figure(figsize=(9.6, 0.36 * len(names) + 1.6))
+    axes = fig.subplots(1, 2, sharey=True, sharex=True)
+    for ax, over in zip(axes, ("wrong K", "chosen K"), strict=True):
+        ax.axvline(0, color=INK, linewidth=1)
+        for i, method in enumerate(methods):
+            mine = table[(table["method"] == method) & (table["over"] == over)]
+            shift = 0.14 * (i - (len(methods) - 1) / 2)
+            at = np.array([names.index(world) for world in mine["world"]]) + shift
+            low = POINTS * (mine["gain"] - mine["low"])
+            high = POINTS * (mine["high"] - mine["gain"])
+            ax.errorbar(
+                POINTS * mine["gain"], at, xerr=[low, high], fmt=MARKERS[i], ms=4,
+                color=COLOURS[i], linewidth=1, label=method,
+            )  # fmt: skip
+        ax.set(title=f"right number instead of the {over}")
+        ax.set_xlabel("points of accuracy")
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].invert_yaxis()
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=len(methods))
+    return fig
+
+
+# --- clusters and costs ---------------------------------------------------------------
+
+
+def clusters_picture(frame: DataFrame) -> Figure:
+    """Does finding the groups pay? ARI against the gain over FedAvg, run by run."""
+    from matplotlib.figure import Figure
+
+    rows = [entry.name for entry in ENTRIES if entry.family == "clusters"]
+    found = analysis.cluster_gains(frame, rows)
+    style()
+    fig = Figure(figsize=(9.6, 4.2))
+    axes = fig.subplots(2, 4, sharex=True, sharey=True)
+    names = list(dict.fromkeys(found["world"]))
+    for ax in axes.flat[len(names) :]:
+        ax.set_axis_off()
+    for ax, world in zip(axes.flat, names, strict=False):
+        mine = found[found["world"] == world]
+        ax.axhline(0, color=INK, linewidth=1)
+        for i, row in enumerate(rows):
+            line = mine[mine["row"] == row]
+            ax.plot(
+                line["ari"], POINTS * line["gain"], MARKERS[i % len(MARKERS)], ms=5,
+                color=COLOURS[i % len(COLOURS)], label=row, ls="none",
+                mfc="none" if i >= len(COLOURS) else None,
+            )  # fmt: skip
+        ax.set_title(world)
+    fig.supxlabel("adjusted Rand index of the clusters found")
+    fig.supylabel("points more than FedAvg")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside right upper")
+    return fig
+
+
+def cost_picture(frame: DataFrame, value: str = "accuracy") -> Figure:
+    """Accuracy against traffic, each row a point; the line joins the efficient ones."""
+    from matplotlib.figure import Figure
+
+    table = analysis.pareto(frame, value)
+    table = table[table["bytes"] > 0]
+    family = frame.drop_duplicates("row").set_index("row")["family"]
+    groups = ("control", *FAMILIES)
+    style()
+    fig = Figure(figsize=(8.4, 4.8))
+    ax = fig.subplots()
+    for i, group in enumerate(groups):
+        mine = table[[family[row] == group for row in table.index]]
+        ax.plot(
+            mine["bytes"] / 1e6, POINTS * mine[value], MARKERS[i], color=COLOURS[i],
+            label=group, ls="none",
+        )  # fmt: skip
+    front = table[table["efficient"]]
+    ax.plot(front["bytes"] / 1e6, POINTS * front[value], color=INK, linewidth=0.8)
+    for row in dict.fromkeys([*front.index, *REPRESENTATIVES]):
+        if row not in table.index:
+            continue  # a control that sends nothing
+        line = table.loc[row]
+        ax.annotate(
+            row, (line["bytes"] / 1e6, POINTS * line[value]), size=8.5,
+            xytext=(4, 5), textcoords="offset points",
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set(xlabel="traffic of a run in MB, mean over worlds")
+    ax.set(ylabel=f"{VALUES.get(value, value)}, %, mean over worlds")
+    fig.legend(loc="outside upper center", ncols=6)
+    return fig
+
+
+# --- what matters to you --------------------------------------------------------------
+
+
+def weighed_bars(
+    frame: DataFrame, where: str, accuracy: int, worst: int, traffic: int, told: str
+) -> list[dict]:
+    """For the explorer: the ten best rows for a reader's weights, and how sure."""
+    table = analysis.weighed(
+        frame[frame["world"].isin(WHERE[where])],
+        {"accuracy": accuracy, "worst_decile": worst, "bytes": traffic},
+        told=told == "yes",
+    )
+    if table.empty:
+        return [bars([0.0], [""]), text("Give at least one weight.")]
+    top = table.head(10)
+    first = top.index[0]
+    as_good = [row for row in table.index[1:] if table.loc[row, "first"] >= 0.05]
+    words = f"{first} comes first in {table.loc[first, 'first']:.0%} of the draws"
+    if as_good:
+        others = [f"{row} ({table.loc[row, 'first']:.0%})" for row in as_good[:5]]
+        words += f"; also first: {', '.join(others)}"
+    drawn = bars(
+        {"score": top["score"].round(3).tolist()},
+        top.index.tolist(),
+        ylabel="score, 1 is best",
+        ylim=(0, 1),
+    )
+    return [drawn, text(words + ".")]
+
+
+# --- which method when ----------------------------------------------------------------
+
+
+def choice_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
+    """For each world: who is best, who is as good, and what the choice gains."""
+    first = analysis.best(frame[frame["row"] == frame["method"]], value)
+    sure = analysis.held_out(frame, value=value)
+    alone = analysis.held_out(frame, "LocalOnly", value)
+    rows = []
+    for world, line in first.iterrows():
+        as_good = line["as_good"]
+        others = ", ".join(as_good[:6]) or "nobody"
+        if len(as_good) > 6:
+            others += f" and {len(as_good) - 6} more"
+        rows.append((
+            str(world),
+            f"{line['row']}, {POINTS * line[value]:.1f} %",
+            others,
+            _interval(sure.loc[world]),
+            _interval(alone.loc[world]),
+        ))  # fmt: skip
+    heads = (
+        "world", "best", "not worse by the seeds", "gain over FedAvg", "over LocalOnly",
+    )  # fmt: skip
+    caption = (
+        f"The best method of each world by {VALUES.get(value, value)} "
+        f"({scale(frame)}). Gains are those of the method that is best on the other "
+        "seeds, in percentage points, with 95 % intervals over seeds."
+    )
+    return tables.words(heads, rows, caption)
+
+
+def carry_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
+    """How far a choice made in nine worlds is right in the tenth."""
+    rows = []
+    for world, line in analysis.elsewhere(frame, value).iterrows():
+        rows.append((
+            str(world),
+            line["chosen"],
+            f"{line['rank']} of {line['methods']}",
+            f"{POINTS * line['short']:.1f}",
+        ))  # fmt: skip
+    heads = ("world left out", "best in the others", "its rank here", "points behind")
+    caption = f"Choosing by the other worlds ({scale(frame)})."
+    return tables.words(heads, rows, caption)
+
+
+def _interval(line: Series) -> str:
+    """A gain and its interval, in points."""
+    gain, low, high = (POINTS * line[name] for name in ("gain", "low", "high"))
+    return f"{gain:+.1f} ({low:+.1f} to {high:+.1f})"
