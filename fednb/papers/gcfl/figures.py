@@ -36,8 +36,8 @@ NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
 ZETA = 0.01  # ours, in all tables that do not vary it
 WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
-    25: "20 clients, 12 rounds of 25 steps",
-    5: "20 clients, 20 rounds of 5 steps",
+    25: "20 clients, 12 rounds of 25 steps (five epochs)",
+    5: "20 clients, 20 rounds of 5 steps (one epoch)",
 }
 WHAT = {  # a row: what it is here
     "FedAvg": "one model for all",
