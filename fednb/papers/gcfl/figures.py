@@ -322,8 +322,9 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
              "client updates", "MB"]  # fmt: skip
     seeds = runs["seed"].nunique()
     caption += f" Accuracies in %, mean over cells and {seeds} seeds; 2nd half: mean "
-    caption += "accuracy over the second half of the rounds; clusters and Rand (adjusted Rand index): "
-    caption += "over all rounds after the first quarter; MB: models that travel."
+    caption += "accuracy over the second half of the rounds; clusters and Rand "
+    caption += "(adjusted Rand index): over all rounds after the first quarter; MB: "
+    caption += "models that travel."
     return number_table(heads, rows, caption)
 
 
@@ -555,7 +556,12 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
     if any(
         paper is not None for lines in panels.values() for _, paper in lines.values()
     ):
-        diamond = {"ls": "", "marker": "D", "mfc": "none", "mec": plots.INK}
+        diamond: dict[str, Any] = {
+            "ls": "",
+            "marker": "D",
+            "mfc": "none",
+            "mec": plots.INK,
+        }
         keys.append(Line2D([], [], label="paper", **diamond))
     fig.legend(handles=keys, ncols=len(keys), loc="outside upper center")
     return fig
@@ -799,7 +805,11 @@ def one_clients_way(setting: str = "Non-IID-ES", client: int = 0) -> Figure:
     left.plot(y, q, "o", color=plots.COLOURS[5], ms=3, alpha=0.4, label="q, an image")
     left.plot(range(10), r, "D", color=plots.COLOURS[1], label="r, mean of a class")
     left.set(xlabel="class", ylabel="sure of the true class", xticks=range(10))
-    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2}
+    above: dict[str, Any] = {
+        "loc": "lower center",
+        "bbox_to_anchor": (0.5, 1.0),
+        "ncols": 2,
+    }
     left.legend(**above, handletextpad=0.2)
     right.bar(range(10), r / np.linalg.norm(r), color=plots.COLOURS[0])
     right.set(xlabel="class", ylabel="z = r / length", xticks=range(10))
