@@ -337,6 +337,14 @@ def test_flicker_counts_clients_not_names():
     assert gcfl.theory.flicker(labels).tolist() == [0.0, 0.5, 1.0]
 
 
+def test_a_round_counts_if_clusters_change_in_number_or_in_quality():
+    clusters, ari = [1, 5, 5, 4, 4, 4, 4], [0.0, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7]
+    # of the last three steps only 0.6 -> 0.7
+    assert gcfl.theory.changed(clusters, ari) == pytest.approx(1 / 3)
+    assert gcfl.theory.changed(clusters, [0.0] * 7) == 0
+    assert gcfl.theory.changed([1, 2, 1, 2, 1], [0.0] * 5) == 1
+
+
 def test_halves_of_a_history():
     past = {
         "accuracy": [0.1, 0.2, 0.4, 0.6],
@@ -564,6 +572,30 @@ def test_verdicts_rest_on_five_epochs():
     assert not [claim for claim in decided if "one epoch" in claim.scale]
     chosen = gcfl.claims.headlines(judged)
     assert len(chosen) <= 8 and not any(claim.ours for claim in chosen)
+
+
+def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
+    """At the ζ nearest to the paper's number of clusters, as soon as there are runs."""
+    ours = gcfl.figures.recorded("local_parts").query("row != 'Massless'")
+    ours = ours[ours["row"] != "Param-space"]
+    fewer = ours.assign(zeta=0.3, clusters=ours["clusters"] - 1.5)
+    bare = fewer["row"] == "w/o shielding"
+    fewer.loc[bare, ["clusters", "accuracy"]] -= [3.0, 0.1]
+    runs = pd.concat([ours.assign(zeta=0.01), ours.assign(zeta=0.1), fewer])
+    here = gcfl.claims.with_steps(25)
+    monkeypatch.setattr(gcfl.figures, "crossed", lambda: runs)
+    there = {claim.statement: claim for claim in gcfl.claims.with_steps(25)}
+    for claim in here:
+        if claim.statement in (
+            "The shield helps",
+            "Without the shield clusters collapse",
+        ):
+            found = there[claim.statement]
+            assert (claim.verdict, found.verdict) == ("open", "holds")
+            assert "ζ = 0.3" in found.scale
+    assert there["The shield matters most"].verdict == "open"
+    fig = gcfl.figures.shield_over_zeta()
+    assert len(fig.axes) == 4
 
 
 def test_rows_that_are_controls_in_disguise_are_named():

@@ -872,6 +872,14 @@ def _rivals_mean_less_own(runs: DataFrame, value: str) -> tables.Pair:
     )
 
 
+def _to_a_tenth(claim: Claim) -> str:
+    """The effect and its interval with one digit after the point."""
+    if claim.interval is None:
+        return "–"
+    mean, low, high = claim.interval
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
 def by_verdict(judged: Iterable[Claim]) -> list[Claim]:
     """The paper's claims, those with the same verdict together."""
     theirs = [claim for claim in judged if not claim.ours]
@@ -888,9 +896,7 @@ def by_local_work() -> tables.Table:
             continue
         seen = []
         for one in (claim, other):
-            assert one.interval is not None
-            numbers = f"{one.interval.mean:+.2g} ({_ends(one.interval)})"
-            seen.append(f"{numbers}: {one.verdict}")
+            seen.append(f"{_to_a_tenth(one)}: {one.verdict}")
         rows.append((claim.statement, *seen))
     heads = ("claim", "25 steps, five epochs", "5 steps, one epoch")
     words = "What one epoch a round would say by itself, where it says something else."
@@ -907,10 +913,7 @@ def beside_oracle() -> tables.Table:
         oracles = build(*(with_oracle(runs) for runs in frames))
         for claim, oracle in zip(build(*frames), oracles, strict=True):
             paper = "–" if claim.printed is None else f"{claim.printed:+.1f}"
-            cells = []
-            for one in (claim, oracle):
-                assert one.interval is not None
-                cells.append(f"{one.interval.mean:+.1f} ({_ends(one.interval)})")
+            cells = [_to_a_tenth(one) for one in (claim, oracle)]
             name = claim.statement.replace(f", {EQUAL}", "")
             rows.append([f"{name} ({claim.unit})", paper, *cells])
     heads = ["", "paper", "GCFL", "true groups in its place"]

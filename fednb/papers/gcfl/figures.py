@@ -709,8 +709,9 @@ def shield_over_zeta() -> Figure | None:
             ax.plot(means.index, means, "os"[i] + "-", label=row)
             ax.axhline(said[(*cell, row)], color=plots.COLOURS[i], linestyle=":")
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xscale="log", xlabel="ζ")
-    axes[0].set_ylabel("clusters")
-    axes[-1].legend()
+    axes[0].set_ylabel("clusters (dotted: paper)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=2)
     return fig
 
 
