@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednb import models, partition, tables
+from fednb.claims import Claim, Interval
 from fednb.clustering import components, otsu_components, otsu_threshold
 from fednb.experiment import describe, sweep
 from fednb.methods import GCFL
@@ -336,6 +337,14 @@ def test_flicker_counts_clients_not_names():
     assert gcfl.theory.flicker(labels).tolist() == [0.0, 0.5, 1.0]
 
 
+def test_a_round_counts_if_clusters_change_in_number_or_in_quality():
+    clusters, ari = [1, 5, 5, 4, 4, 4, 4], [0.0, 0.5, 0.6, 0.6, 0.6, 0.7, 0.7]
+    # of the last three steps only 0.6 -> 0.7
+    assert gcfl.theory.changed(clusters, ari) == pytest.approx(1 / 3)
+    assert gcfl.theory.changed(clusters, [0.0] * 7) == 0
+    assert gcfl.theory.changed([1, 2, 1, 2, 1], [0.0] * 5) == 1
+
+
 def test_halves_of_a_history():
     past = {
         "accuracy": [0.1, 0.2, 0.4, 0.6],
@@ -502,6 +511,91 @@ def test_zeta_is_calibrated_on_the_papers_number_of_clusters():
     runs = pd.DataFrame({"zeta": [0.01, 0.3, 1.0], "row": "GCFL"})
     runs["clusters"] = [theirs + 3, theirs - 0.5, theirs - 2]
     assert gcfl.claims.calibrated(runs) == 0.3
+
+
+def a_claim(low, high, **fields):
+    how = {"replicates": "3 seeds", "scale": "small"} | fields
+    return Claim("Something", "4.3", Interval((low + high) / 2, low, high), **how)
+
+
+def test_a_claim_that_is_left_open_keeps_its_numbers():
+    decided = a_claim(1.0, 3.0)
+    found = gcfl.claims.left_open(decided, "too short")
+    assert (decided.verdict, found.verdict) == ("holds", "open")
+    assert "interval +1 to +3, 3 seeds" in found.evidence
+    assert found.why == "too short; by the book's rule alone: holds"
+    undecided = a_claim(-1.0, 3.0)
+    assert gcfl.claims.left_open(undecided, "too short") is undecided
+
+
+@pytest.mark.parametrize("low, high", [(1.0, 3.0), (-3.0, -1.0)])
+def test_one_epoch_decides_nothing_by_itself(low, high):
+    found = gcfl.claims.of_one_epoch(a_claim(low, high))
+    assert found.verdict == "open" and found.why.startswith("one epoch")
+
+
+@pytest.mark.parametrize(
+    "oracle, verdict",
+    [
+        ((3.0, 7.0), "fails"),  # the game can show it, and GCFL does not
+        ((1.0, 3.0), "open"),  # above the line, and short of what is printed
+        ((-1.0, 11.0), "open"),  # large enough on average, and across the line
+    ],
+)
+def test_a_failure_needs_true_groups_that_succeed(oracle, verdict):
+    short_of_print = a_claim(-1.0, 1.0, printed=4.0)
+    assert short_of_print.verdict == "fails"
+    found = gcfl.claims.within_reach(short_of_print, a_claim(*oracle, printed=4.0))
+    assert found.verdict == verdict
+    holds = a_claim(1.0, 3.0)
+    assert gcfl.claims.within_reach(holds, a_claim(-3.0, -1.0)) is holds
+
+
+def test_a_verdict_that_shorter_training_turns_round_is_open():
+    holds = a_claim(0.1, 3.0)
+    turned = gcfl.claims.not_turned_round(holds, a_claim(-3.0, -1.0))
+    assert turned.verdict == "open" and "-3 to -1" in turned.why
+    assert gcfl.claims.not_turned_round(holds, a_claim(-1.0, 1.0)) is holds
+
+
+def test_the_oracle_takes_gcfls_place():
+    runs = runs_of({"GCFL": [0.1], "FedAvg": [0.2], "Oracle clusters": [0.3]})
+    found = gcfl.claims.with_oracle(runs).set_index("row")["accuracy"]
+    assert found.to_dict() == {"FedAvg": 0.2, "GCFL": 0.3}
+
+
+def test_verdicts_rest_on_five_epochs():
+    """And no verdict on what one epoch, or an unknown constant, decides."""
+    judged = gcfl.claims.claims()
+    decided = [claim for claim in judged if claim.verdict in ("holds", "fails")]
+    assert decided
+    assert not [claim for claim in decided if "one epoch" in claim.scale]
+    chosen = gcfl.claims.headlines(judged)
+    assert len(chosen) <= 8 and not any(claim.ours for claim in chosen)
+
+
+def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
+    """At the ζ nearest to the paper's number of clusters, as soon as there are runs."""
+    ours = gcfl.figures.recorded("local_parts").query("row != 'Massless'")
+    ours = ours[ours["row"] != "Param-space"]
+    fewer = ours.assign(zeta=0.3, clusters=ours["clusters"] - 1.5)
+    bare = fewer["row"] == "w/o shielding"
+    fewer.loc[bare, ["clusters", "accuracy"]] -= [3.0, 0.1]
+    runs = pd.concat([ours.assign(zeta=0.01), ours.assign(zeta=0.1), fewer])
+    here = gcfl.claims.with_steps(25)
+    monkeypatch.setattr(gcfl.figures, "crossed", lambda: runs)
+    there = {claim.statement: claim for claim in gcfl.claims.with_steps(25)}
+    for claim in here:
+        if claim.statement in (
+            "The shield helps",
+            "Without the shield clusters collapse",
+        ):
+            found = there[claim.statement]
+            assert (claim.verdict, found.verdict) == ("open", "holds")
+            assert "ζ = 0.3" in found.scale
+    assert there["The shield matters most"].verdict == "open"
+    fig = gcfl.figures.shield_over_zeta()
+    assert len(fig.axes) == 4
 
 
 def test_rows_that_are_controls_in_disguise_are_named():

@@ -3,22 +3,36 @@
 Effects are differences between two rows of the same data set, setting and seed; the
 interval is that of their mean over the paper's non-IID cells. The pairs of a cell share
 its mean effect, which makes the interval wider, not narrower. Where nothing else is
-said, clients take 25 steps between two clusterings; ``claims(steps=5)`` judges the same
-on shorter local training.
+said, clients take 25 steps between two clusterings: five epochs, as in the paper.
 
 Three rules keep the comparisons fair. "Best" is judged against rivals that train as
 many client models as GCFL. The best rival of a cell is chosen on the *other* seeds:
 chosen on the same runs it would owe a part of its lead to luck. And what ζ decides is
 judged at the ζ that gives the paper's number of clusters, once these runs are there.
+
+Three more were made after a reader, in the place of the paper's author, objected to
+verdicts that our runs do not carry. Each can only turn a verdict into *open*:
+
+- `of_one_epoch`: runs of one epoch a round cannot decide by themselves, since the
+  paper's clients train for five.
+- `within_reach`: a claim fails only if the true groups, put in GCFL's place, hold it
+  and reach the effect that the paper prints. Where they do not, the game is too small
+  to show the effect, and what is missing is not the method's fault.
+- `not_turned_round`: five epochs decide only if one epoch does not say the opposite.
+
+A claim that is left open in this way keeps its numbers in words, and the verdict that
+the book's rule alone would give (`left_open`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ... import tables
-from ...claims import Claim, Interval, effect, exactly, mean_of
+from ...claims import VERDICTS, Claim, Interval, effect, exactly, mean_of
 from . import figures, priors
 from .tasks import CATEGORY, GROUPS
 
@@ -31,12 +45,48 @@ ABLATIONS = {  # Table 5's row: what it says
     "w/o symmetric normalization": "Normalisation helps",
     "w/o shielding": "The shield helps",
 }
+EQUAL = "of rivals with no more client updates"
+RECONSTRUCTED = ("AutoCFL", "MTCFL")  # rivals that we know by an abstract, or a name
+HEADLINES = {  # of the abstract and the introduction's list of contributions, in words
+    f"Best where clients differ, {EQUAL}": "Best of the methods that train as much",
+    "Clusters beat one model": "More accurate than one model for all",
+    "Reaches 95 % of its end in fewer rounds": "Needs fewer rounds than its rivals",
+    "More reasonable clusters than the best of CFL, FL+HC, AutoCFL, MTCFL": "Clusters "
+    "nearer to the hidden groups than its rivals'",
+    "No sensitive settings: ζ = 0.1 does as well as ζ = 0.01": "Ten times its small "
+    "constant does no harm",
+    "Without the shield clusters collapse": "Without its shield there are fewer "
+    "clusters",
+    "Clusters during training keep privacy": "Keeps data private",
+}
+BY_ZETA = (
+    "it hangs on ζ, which the paper does not print; ours gives more clusters than the "
+    "paper has"
+)
+NEAREST = "nearest to the paper's number of clusters"
 FEW = 3  # clusters that we call "one or a few"
 CLOSE = 2.0  # points that we call "similar"
 
 
-def claims(steps: int = 25) -> list[Claim]:
+def claims() -> list[Claim]:
     """All claims, in the order of the paper, then questions of our own."""
+    shorter = {claim.statement: claim for claim in with_steps(5)}
+    runs = with_oracle(figures.unlike(figures.small_scale(25)))
+    oracles = {claim.statement: claim for claim in accuracies(runs, "25 steps")}
+    out = []
+    for claim in with_steps(25):
+        claim = not_turned_round(claim, shorter[claim.statement])
+        if claim.statement in oracles:
+            claim = within_reach(claim, oracles[claim.statement])
+        out.append(claim)
+    return out
+
+
+def with_steps(steps: int) -> list[Claim]:
+    """The claims on runs of 25 steps a round (five epochs), or of 5 (one epoch).
+
+    Larger federations, curves and the start have one epoch only, in both.
+    """
     every = figures.small_scale(steps)
     runs = figures.unlike(every)
     parts = figures.parts(steps)
@@ -52,6 +102,83 @@ def claims(steps: int = 25) -> list[Claim]:
         *untestable(),
         *our_questions(runs, parts, scale),
     ]
+
+
+def headlines(judged: Iterable[Claim]) -> list[Claim]:
+    """The claims of the paper's abstract and list of contributions, in plain words."""
+    by_name = {claim.statement: claim for claim in judged}
+    return [
+        replace(by_name[statement], statement=words)
+        for statement, words in HEADLINES.items()
+    ]
+
+
+# --- what our runs do not carry is open ---
+
+
+def left_open(claim: Claim, reason: str) -> Claim:
+    """The claim, open for this reason; its interval is kept in words.
+
+    What is not decided anyway stays as it is.
+    """
+    if claim.interval is None or claim.verdict == "open":
+        return claim
+    return replace(
+        claim,
+        interval=Interval(claim.interval.mean, math.nan, math.nan),
+        replicates=f"interval {_ends(claim.interval)}, {claim.replicates}",
+        reason=f"{reason}; by the book's rule alone: {claim.verdict}",
+    )
+
+
+def of_one_epoch(claim: Claim) -> Claim:
+    """A claim that stands on runs of one epoch a round only: open."""
+    reason = "one epoch a round cannot decide it"
+    if claim.reason:  # left open by another rule
+        return replace(claim, reason=f"{reason}; {claim.reason}")
+    return left_open(claim, reason)
+
+
+def within_reach(claim: Claim, oracle: Claim) -> Claim:
+    """A failure stands only if the true groups in GCFL's place do not fail as well.
+
+    ``oracle`` is the same claim with the oracle's runs for GCFL's. It must hold, and
+    reach the effect that the paper prints.
+    """
+    if claim.verdict != "fails" or oracle.interval is None:
+        return claim
+    printed = -math.inf if claim.printed is None else claim.printed
+    if oracle.verdict == "holds" and oracle.interval.mean >= printed:
+        return claim
+    seen = f"{oracle.interval.mean:+.3g} ({_ends(oracle.interval)})"
+    return left_open(claim, f"the true groups themselves reach no more than {seen}")
+
+
+def not_turned_round(claim: Claim, shorter: Claim) -> Claim:
+    """A verdict stands only if shorter training does not give the opposite one."""
+    if {claim.verdict, shorter.verdict} != {"holds", "fails"}:
+        return claim
+    seen = shorter.interval
+    assert seen is not None
+    words = f"with one epoch a round it is {seen.mean:+.3g} ({_ends(seen)})"
+    return left_open(claim, words)
+
+
+def with_oracle(runs: DataFrame) -> DataFrame:
+    """The runs with Oracle clusters in GCFL's place."""
+    others = runs[runs["row"] != "GCFL"]
+    return others.assign(row=others["row"].replace({"Oracle clusters": "GCFL"}))
+
+
+def _checked(build: Callable[..., list[Claim]], *frames: DataFrame) -> list[Claim]:
+    """Claims on one-epoch runs: within the oracle's reach, and open."""
+    oracles = build(*(with_oracle(runs) for runs in frames))
+    pairs = zip(build(*frames), oracles, strict=True)
+    return [of_one_epoch(within_reach(claim, oracle)) for claim, oracle in pairs]
+
+
+def _ends(interval: Interval) -> str:
+    return f"{interval.low:+.3g} to {interval.high:+.3g}"
 
 
 # --- the idea: sections 1 and 3.1 ---
@@ -73,11 +200,15 @@ def of_the_idea(runs: DataFrame, scale: str) -> list[Claim]:
             **how,
         ),
         Claim(
-            "More reasonable clusters (adjusted Rand index)",
+            "More reasonable clusters than the best of CFL, FL+HC, AutoCFL, MTCFL",
             "abstract",
             effect(_over_best(runs, rivals, "ari")._replace(points=False)),
-            unit="",
-            **how,
+            unit="of adjusted Rand index",
+            **how
+            | {
+                "replicates": f"{_pairs(runs)}; the best of those that find the number "
+                "themselves, chosen on the other seeds"
+            },
         ),
         cost(runs, scale),
         no_sensitive_setting(),
@@ -94,32 +225,37 @@ def cost(runs: DataFrame, scale: str) -> Claim:
         exactly(float(saved.min())),
         threshold=-1.0,
         unit="% saved",
-        replicates="every run; client updates and bytes",
+        replicates="every run; client updates and bytes; the server's labelled "
+        "probe images are not counted",
         scale=scale,
     )
 
 
 def no_sensitive_setting() -> Claim:
-    """ζ a hundred times as large costs less than `CLOSE` points."""
+    """ζ ten times as large costs less than `CLOSE` points.
+
+    The paper calls ζ a small stabiliser, so larger ones do not count against it.
+    """
     crossed = figures.crossed()
     if crossed is None:
         runs = figures.completed()
-        pair = tables.paired(runs, "row", "ζ = 1", "GCFL", "accuracy", figures.PAIRS)
+        pair = tables.paired(runs, "row", "ζ = 0.1", "GCFL", "accuracy", figures.PAIRS)
         scale = f"{figures.AS_SMALL[5]}, Non-IID"
     else:
         runs = crossed[crossed["row"] == "GCFL"]
         pair = tables.paired(
-            runs, "zeta", 1.0, figures.ZETA, "accuracy", figures.PAIRS, percent=True
+            runs, "zeta", 0.1, figures.ZETA, "accuracy", figures.PAIRS, percent=True
         )
         scale = figures.AS_SMALL[25]
-    return Claim(
-        "No sensitive settings: ζ = 1 does as well as ζ = 0.01",
+    claim = Claim(
+        "No sensitive settings: ζ = 0.1 does as well as ζ = 0.01",
         "1, 5",
         effect(pair),
         threshold=-CLOSE,
         replicates=f"{pair.n} pairs",
         scale=scale,
     )
+    return of_one_epoch(claim) if crossed is None else claim
 
 
 # --- Table 2 and section 4.3 ---
@@ -128,7 +264,7 @@ def no_sensitive_setting() -> Claim:
 def accuracies(runs: DataFrame, scale: str) -> list[Claim]:
     """GCFL against its rivals where clients differ."""
     how: dict[str, Any] = {"replicates": _pairs(runs), "scale": scale}
-    out = [_best(runs, "Best where clients differ", "2", scale)]
+    out = [_best(runs, f"Best where clients differ, {EQUAL}", "2", scale)]
     for rival, words in {
         "FedAvg": "Clusters beat one model",
         "FL+HC": "Ahead of FL+HC, the second best",
@@ -136,12 +272,39 @@ def accuracies(runs: DataFrame, scale: str) -> list[Claim]:
     }.items():
         lead = _lead(runs, rival)
         out.append(Claim(words, "4.3", lead, _printed_lead("2", rival), **how))
-    out.append(gain_grows())
+    out.append(gain_grows(runs, scale))
     return out
 
 
-def gain_grows() -> Claim:
-    """The lead over FedAvg with two classes a group less that with four.
+def gain_grows(runs: DataFrame, scale: str) -> Claim:
+    """GCFL's lead over FedCCFA, Non-IID minus Non-IID-ES, on CIFAR-10 as in print."""
+    ours = _growth(runs[runs["dataset"] == "cifar10"])
+    paper = figures.printed("2").query("dataset == 'cifar10'").assign(seed=0)
+    return Claim(
+        "The lead over FedCCFA grows with heterogeneity, on CIFAR-10",
+        "4.3",
+        effect(ours),
+        effect(_growth(figures.unlike(paper))).mean,
+        replicates=f"{ours.n} seeds; Non-IID minus Non-IID-ES",
+        scale=scale,
+    )
+
+
+def _growth(runs: DataFrame) -> tables.Pair:
+    lead = tables.paired(runs, "row", "GCFL", "FedCCFA", "accuracy", figures.PAIRS)
+    return tables.paired(
+        lead.differences,
+        "setting",
+        "Non-IID",
+        "Non-IID-ES",
+        "difference",
+        ["dataset", "seed"],
+        percent=True,
+    )
+
+
+def fewer_classes(row: str) -> Interval:
+    """A row's lead over FedAvg with two classes a group minus that with four.
 
     Our Non-IID clients are hardly more unlike each other in their labels than those of
     Non-IID-ES (`priors.unlikeness`), so the paper's two settings cannot order our runs.
@@ -151,7 +314,7 @@ def gain_grows() -> Claim:
     two = figures.recorded("laws").query("setting == '2 classes a group'")
     four = figures.both_datasets().query("setting == 'Non-IID-ES'")
     runs = pd.concat([two, four])
-    lead = tables.paired(runs, "row", "GCFL", "FedAvg", "accuracy", figures.PAIRS)
+    lead = tables.paired(runs, "row", row, "FedAvg", "accuracy", figures.PAIRS)
     pair = tables.paired(
         lead.differences,
         "setting",
@@ -161,14 +324,7 @@ def gain_grows() -> Claim:
         ["dataset", "seed"],
         percent=True,
     )
-    return Claim(
-        "The gain grows with heterogeneity",
-        "4.3",
-        effect(pair),
-        replicates=f"{pair.n} pairs of data set and seed; lead over FedAvg, two "
-        "classes a group less four",
-        scale=figures.AS_SMALL[5],
-    )
+    return effect(pair)
 
 
 def where_clients_are_alike(every: DataFrame, scale: str) -> list[Claim]:
@@ -200,16 +356,21 @@ def where_clients_are_alike(every: DataFrame, scale: str) -> list[Claim]:
 
 
 def larger_federations() -> list[Claim]:
-    """Table 3: partial participation, 5 steps a round."""
-    runs = figures.unlike(figures.larger())
+    """Table 3: partial participation, one epoch a round."""
+    larger = figures.unlike(figures.larger())
+    return _checked(_larger_federations, figures.both_datasets(), larger)
+
+
+def _larger_federations(small: DataFrame, runs: DataFrame) -> list[Claim]:
+    clients = {"medium": "32 clients, a quarter", "large": "60 clients, a tenth"}
     scales = {
-        "medium": "32 clients, a quarter a round, 20 rounds of 5 steps",
-        "large": "60 clients, a tenth a round, 20 rounds of 5 steps",
+        name: f"{words} a round, 20 rounds of 5 steps (one epoch)"
+        for name, words in clients.items()
     }
     out = []
     for name, scale in scales.items():
         some = runs[runs["scale"] == name]
-        out.append(_best(some, f"Best at the {name} scale", "3", scale))
+        out.append(_best(some, f"Best at the {name} scale, {EQUAL}", "3", scale))
         out.append(
             Claim(
                 f"Clusters beat one model at the {name} scale",
@@ -220,7 +381,7 @@ def larger_federations() -> list[Claim]:
                 scale=scale,
             )
         )
-    less = _loses_less(figures.both_datasets(), runs)
+    less = _loses_less(small, runs)
     paper = [figures.printed(table).assign(seed=0) for table in "23"]
     out.append(
         Claim(
@@ -237,7 +398,7 @@ def larger_federations() -> list[Claim]:
 
 
 def steadier_over_seeds(runs: DataFrame) -> Claim:
-    """Standard deviation over seeds: FedAvg's less GCFL's, in every cell."""
+    """Standard deviation over seeds: FedAvg's minus GCFL's, in every cell."""
     by = [*figures.CELL, "scale"]
     spread = runs.groupby([*by, "row"], as_index=False)["accuracy"].std()
     pair = tables.paired(spread, "row", "FedAvg", "GCFL", "accuracy", by)
@@ -249,7 +410,7 @@ def steadier_over_seeds(runs: DataFrame) -> Claim:
         effect(pair),
         effect(theirs).mean,
         replicates=f"{pair.n} cells, three seeds each",
-        scale="32 and 60 clients, 20 rounds of 5 steps",
+        scale="32 and 60 clients, 20 rounds of 5 steps (one epoch)",
     )
 
 
@@ -258,13 +419,17 @@ def steadier_over_seeds(runs: DataFrame) -> Claim:
 
 def convergence() -> list[Claim]:
     """Rounds to 95 % of the end, early accuracy, oscillation: against Table 4's
-    four.
+    four, one epoch a round.
     """
-    runs = figures.unlike(figures.timed())
+    return _checked(_convergence, figures.unlike(figures.timed()))
+
+
+def _convergence(runs: DataFrame) -> list[Claim]:
     four = figures.printed("4").assign(seed=0)
     scale = f"{figures.AS_SMALL[5]}, clustering from the start"
     best: dict[str, Any] = {
-        "replicates": f"{_pairs(runs)}, the best of four rivals in each",
+        "replicates": f"{_pairs(runs)}; the best of four rivals in each cell, chosen "
+        "on the other seeds",
         "scale": scale,
     }
     rivals = figures.IN_TRAINING
@@ -304,24 +469,53 @@ def ablations(parts: DataFrame, scale: str) -> list[Claim]:
         "replicates": _pairs(parts),
         "scale": f"{scale}, ζ = {figures.ZETA}",
     }
-    out = [
-        Claim(words, "4.4", _lead(parts, row), _printed_lead("5", row), **how)
-        for row, words in ABLATIONS.items()
-    ]
+    out = []
+    for row, words in ABLATIONS.items():
+        claim = Claim(words, "4.4", _lead(parts, row), _printed_lead("5", row), **how)
+        if row == "Massless":
+            claim = left_open(
+                claim,
+                "with weights 1 : 1 : 1 our masses hardly differ, so there is little "
+                "to take away; the paper does not print its weights",
+            )
+        elif row == "w/o shielding":
+            claim = shield_helps(claim)
+        out.append(claim)
     out.append(most_essential(parts, **how))
     out.append(delayed_start())
     return out
 
 
+def shield_helps(here: Claim) -> Claim:
+    """The claim at the ζ that gives the paper's number of clusters, or left open."""
+    crossed = figures.crossed()
+    if crossed is None:
+        return left_open(here, BY_ZETA)
+    zeta = calibrated(crossed)
+    runs = crossed[crossed["zeta"] == zeta]
+    return replace(
+        here,
+        interval=_lead(runs, "w/o shielding"),
+        replicates=_pairs(runs),
+        scale=f"{figures.AS_SMALL[25]}, ζ = {zeta:g}: {NEAREST}",
+    )
+
+
 def most_essential(parts: DataFrame, **how: Any) -> Claim:
-    """Without the shield GCFL loses more than without the next important part."""
+    """Without the shield GCFL loses more than without the next important part.
+
+    That part is, for each cell and seed, the one whose absence costs most on the other
+    seeds.
+    """
     others = [row for row in ABLATIONS if row != "w/o shielding"]
     sides = []
     for runs in (parts, figures.printed("5").assign(seed=0)):
         worst = _chosen(runs, others, "accuracy", largest=False)
         sides.append(_less(worst, runs, "w/o shielding", "accuracy"))
     ours, theirs = (effect(pair) for pair in sides)
-    return Claim("The shield matters most", "4.4", ours, theirs.mean, **how)
+    how["replicates"] += "; against the part that costs most on the other seeds"
+    claim = Claim("The shield matters most", "4.4", ours, theirs.mean, **how)
+    return left_open(claim, BY_ZETA)
 
 
 def delayed_start() -> Claim:
@@ -338,7 +532,7 @@ def delayed_start() -> Claim:
         runs, "row", "start after a quarter", "No δ_init", "accuracy", figures.PAIRS
     )
     paper = figures.printed("5").query("setting == 'Non-IID'")
-    return Claim(
+    claim = Claim(
         "A delayed start helps",
         "4.4",
         effect(pair),
@@ -346,38 +540,30 @@ def delayed_start() -> Claim:
         replicates=f"{pair.n} pairs of data set and seed, Non-IID",
         scale=figures.AS_SMALL[5],
     )
+    return of_one_epoch(claim)
 
 
 def number_of_clusters(parts: DataFrame, scale: str) -> list[Claim]:
     """Without the shield fewer clusters, at the ζ that gives the paper's number."""
-    words = "Without the shield clusters collapse"
-    crossed = figures.crossed()
-    if crossed is None:
-        ours = effect(_fewer_without_shield(parts))
-        return [
-            Claim(
-                words,
-                "4.4",
-                reason="ζ, which the paper does not print, decides it: at ours, "
-                f"{figures.ZETA}, there are {-ours.mean:.1f} more clusters without the "
-                "shield, on the digits (Non-IID) from ζ = 0.3 on fewer; runs at the "
-                "paper's number of clusters are still to come",
-            )
-        ]
-    zeta = calibrated(crossed)
-    runs = crossed[crossed["zeta"] == zeta]
     paper = figures.printed("5").assign(seed=0)
-    return [
-        Claim(
-            words,
-            "4.4",
-            effect(_fewer_without_shield(runs)),
-            _fewer_without_shield(paper).mean,
-            unit="clusters",
-            replicates=_pairs(runs),
-            scale=f"{scale}, ζ = {zeta:g}: nearest to the paper's number of clusters",
-        )
-    ]
+    crossed = figures.crossed()
+    runs = parts
+    where = f"ζ = {figures.ZETA}"
+    if crossed is not None:
+        zeta = calibrated(crossed)
+        runs = crossed[crossed["zeta"] == zeta]
+        scale = figures.AS_SMALL[25]
+        where = f"ζ = {zeta:g}: {NEAREST}"
+    claim = Claim(
+        "Without the shield clusters collapse",
+        "4.4",
+        effect(_fewer_without_shield(runs)),
+        _fewer_without_shield(paper).mean,
+        unit="fewer clusters",
+        replicates=_pairs(runs),
+        scale=f"{scale}, {where}",
+    )
+    return [left_open(claim, BY_ZETA) if crossed is None else claim]
 
 
 def calibrated(crossed: DataFrame) -> float:
@@ -405,7 +591,7 @@ def untestable() -> list[Claim]:
             "Post-training clustering beats in-training",
             "4.3",
             reason="in the paper it has extra training, of unknown length; here every "
-            "method has the same rounds (our own question below)",
+            "method has the same rounds (see our own questions)",
         ),
         Claim(
             "A good balance of accuracy and complexity",
@@ -432,6 +618,7 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
     }.items():
         lead = _lead(runs, rival)
         out.append(Claim(words, "ours", lead, replicates=_pairs(runs), **how))
+    out += against_other_rivals(runs, scale)
     skewed = priors.beside(runs[runs["setting"] == "Non-IID"])
     out.append(
         Claim(
@@ -480,19 +667,21 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             **how,
         ),
         Claim(
-            "The number of clusters is within two of five",
+            "The number of clusters is within two of five, on average",
             "ours",
             mean_of(2 - (own - GROUPS).abs()),
             unit="clusters nearer than 2",
             replicates=f"{len(own)} runs",
             **how,
         ),
-        Claim(
-            "Higher accuracy early on than the mean of four rivals",
-            "ours",
-            Interval(-early.mean, -early.high, -early.low),
-            replicates=_pairs(timed),
-            **how | {"scale": f"{figures.AS_SMALL[5]}, clustering from the start"},
+        of_one_epoch(
+            Claim(
+                "Higher accuracy early on than the mean of four rivals",
+                "ours",
+                Interval(-early.mean, -early.high, -early.low),
+                replicates=_pairs(timed),
+                **how | {"scale": f"{figures.AS_SMALL[5]}, clustering from the start"},
+            )
         ),
         Claim(
             "Post-training beats in-training in the same rounds",
@@ -502,6 +691,51 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             **how,
         ),
     ]
+    for row, words in {
+        "GCFL": "GCFL's lead",
+        "LocalOnly": "The lead of training alone",
+    }.items():
+        claim = Claim(
+            f"{words} over one model is larger with two classes a group than with four",
+            "ours",
+            fewer_classes(row),
+            replicates="6 pairs of data set and seed",
+            **how | {"scale": figures.AS_SMALL[5]},
+        )
+        out.append(of_one_epoch(claim))
+    return out
+
+
+def against_other_rivals(runs: DataFrame, scale: str) -> list[Claim]:
+    """Is GCFL best if the rivals are chosen otherwise than by their budget?"""
+    larger = figures.unlike(figures.larger())
+    shorter = {
+        name: f"{own['rounds'].iloc[0]} rounds of 5 steps (one epoch), {name} scale"
+        for name, own in larger.groupby("scale", sort=False)
+    }
+    equal = figures.same_budget(runs)
+    known = [row for row in equal if row not in RECONSTRUCTED]
+    every = [row for row in figures.RIVALS if row in set(runs["row"])]
+    lines = [
+        ("Best without our two reconstructed rivals", runs, known, scale),
+        ("Best whatever a rival trains", runs, every, scale),
+    ]
+    for name, words in shorter.items():
+        some = larger[larger["scale"] == name]
+        alone = [row for row in figures.same_budget(some) if row not in figures.TOLD]
+        line = f"Best at the {name} scale, of rivals not told the number"
+        lines.append((line, some, alone, words))
+    out = []
+    for words, some, rivals, where in lines:
+        claim = Claim(
+            words,
+            "ours",
+            effect(_over_best(some, rivals, "accuracy")),
+            replicates=f"{_pairs(some)}; {', '.join(rivals)}",
+            scale=where,
+            ours=True,
+        )
+        out.append(of_one_epoch(claim) if where != scale else claim)
     return out
 
 
@@ -536,13 +770,14 @@ def _best(runs: DataFrame, words: str, table: str, scale: str) -> Claim:
     rivals = figures.same_budget(runs)
     paper = figures.unlike(figures.printed(table)).assign(seed=0)
     paper = paper[paper["scale"].isin(runs["scale"])]
+    of_all = effect(_over_best(paper, figures.RIVALS, "accuracy")).mean
     return Claim(
         words,
         f"Table {table}",
         effect(_over_best(runs, rivals, "accuracy")),
         effect(_over_best(paper, rivals, "accuracy")).mean,
-        replicates=f"{_pairs(runs)}; best of {len(rivals)} rivals with no more client "
-        "updates, chosen on the other seeds",
+        replicates=f"{_pairs(runs)}; the best of these {len(rivals)}, chosen on the "
+        f"other seeds (against all eleven the paper prints {of_all:+.2g})",
         scale=scale,
     )
 
@@ -550,7 +785,7 @@ def _best(runs: DataFrame, words: str, table: str, scale: str) -> Claim:
 def _over_best(
     runs: DataFrame, rivals: Sequence[str], value: str, largest: bool = True
 ) -> tables.Pair:
-    """GCFL less the best rival of each cell."""
+    """GCFL minus the best rival of each cell."""
     best = _chosen(runs, rivals, value, largest)
     own = runs[runs["row"] == "GCFL"]
     return _less(own.assign(row="chosen"), best.assign(row="best"), "best", value)
@@ -577,7 +812,7 @@ def _chosen(
 
 
 def _less(first: DataFrame, runs: DataFrame, row: str, value: str) -> tables.Pair:
-    """The rows called "chosen" of one frame less a row of another."""
+    """The rows called "chosen" of one frame minus a row of another."""
     import pandas as pd
 
     both = pd.concat([first, runs[runs["row"] == row]])
@@ -591,9 +826,9 @@ def _fewer_without_shield(runs: DataFrame) -> tables.Pair:
 
 
 def _loses_less(small: DataFrame, large: DataFrame) -> tables.Pair:
-    """GCFL's lead over FedAvg at the large scale less that at the small one, Non-IID.
+    """GCFL's lead over FedAvg at the large scale minus that at the small one, Non-IID.
 
-    This is FedAvg's fall from small to large less GCFL's.
+    This is FedAvg's fall from small to large minus GCFL's.
     """
     import pandas as pd
 
@@ -607,7 +842,7 @@ def _loses_less(small: DataFrame, large: DataFrame) -> tables.Pair:
 
 
 def _by_category(runs: DataFrame) -> tables.Pair:
-    """Post-training methods less in-training ones, means of rows, in every pair."""
+    """Post-training methods minus in-training ones, means of rows, in every pair."""
     kinds = runs["row"].map(CATEGORY)
     some = runs[(runs["row"] != "GCFL") & kinds.isin(["post-training", "in-training"])]
     some = some.assign(kind=kinds)
@@ -626,7 +861,7 @@ def _rounds_saved(runs: DataFrame) -> list[float]:
 
 
 def _rivals_mean_less_own(runs: DataFrame, value: str) -> tables.Pair:
-    """The mean of Table 4's four rivals less GCFL."""
+    """The mean of Table 4's four rivals minus GCFL."""
     import pandas as pd
 
     rivals = runs[runs["row"].isin(figures.IN_TRAINING)]
@@ -637,13 +872,53 @@ def _rivals_mean_less_own(runs: DataFrame, value: str) -> tables.Pair:
     )
 
 
-def by_local_work(longer: Iterable[Claim]) -> tables.Table:
-    """Claims of 25 steps a round whose verdict is another one with 5."""
-    shorter = {claim.statement: claim.verdict for claim in claims(steps=5)}
-    rows = [
-        (claim.statement, claim.verdict, shorter[claim.statement])
-        for claim in longer
-        if claim.verdict != shorter[claim.statement]
-    ]
-    heads = ("claim", "25 steps a round", "5 steps")
-    return tables.words(heads, rows, "Verdicts that depend on local training.")
+def _to_a_tenth(claim: Claim) -> str:
+    """The effect and its interval with one digit after the point."""
+    if claim.interval is None:
+        return "–"
+    mean, low, high = claim.interval
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def by_verdict(judged: Iterable[Claim]) -> list[Claim]:
+    """The paper's claims, those with the same verdict together."""
+    theirs = [claim for claim in judged if not claim.ours]
+    return sorted(theirs, key=lambda claim: VERDICTS.index(claim.verdict))
+
+
+def by_local_work() -> tables.Table:
+    """Claims on which one epoch a round, by itself, would give another verdict."""
+    shorter = {claim.statement: claim for claim in with_steps(5)}
+    rows = []
+    for claim in with_steps(25):
+        other = shorter[claim.statement]
+        if claim.ours or claim.verdict == other.verdict:
+            continue
+        seen = []
+        for one in (claim, other):
+            seen.append(f"{_to_a_tenth(one)}: {one.verdict}")
+        rows.append((claim.statement, *seen))
+    heads = ("claim", "25 steps, five epochs", "5 steps, one epoch")
+    words = "What one epoch a round would say by itself, where it says something else."
+    return tables.words(heads, rows, words)
+
+
+def beside_oracle() -> tables.Table:
+    """The paper's effect, GCFL's, and that of the true groups in GCFL's place."""
+    small, larger = figures.both_datasets(), figures.unlike(figures.larger())
+    timed = figures.unlike(figures.timed())
+    rows = []
+    for build, frames in ((_larger_federations, (small, larger)),
+                          (_convergence, (timed,))):  # fmt: skip
+        oracles = build(*(with_oracle(runs) for runs in frames))
+        for claim, oracle in zip(build(*frames), oracles, strict=True):
+            paper = "–" if claim.printed is None else f"{claim.printed:+.1f}"
+            cells = [_to_a_tenth(one) for one in (claim, oracle)]
+            name = claim.statement.replace(f", {EQUAL}", "")
+            rows.append([f"{name} ({claim.unit})", paper, *cells])
+    heads = ["", "paper", "GCFL", "true groups in its place"]
+    return figures.number_table(
+        heads,
+        rows,
+        "Tables 3 and 4: what our runs could have shown; one epoch a round.",
+    )

@@ -33,11 +33,17 @@ FINDERS = ("CFL", "FL+HC", "AutoCFL", "MTCFL")  # rivals that find the number th
 FIND = (*FINDERS, "GCFL", "FedGWC", "OCFL")
 TOLD = ("IFCA", "FedSoft", "CFL-GP", "FeSEM", "WeCFL", "Oracle clusters")
 NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST"}
+PARTS = {  # Table 5's rows in words
+    "Massless": "masses all 1",
+    "Param-space": "parameters as places",
+    "w/o shielding": "no shield",
+    "w/o symmetric normalization": "no normalisation",
+}
 ZETA = 0.01  # ours, in all tables that do not vary it
 WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
-    25: "20 clients, 12 rounds of 25 steps",
-    5: "20 clients, 20 rounds of 5 steps",
+    25: "20 clients, 12 rounds of 25 steps (five epochs)",
+    5: "20 clients, 20 rounds of 5 steps (one epoch)",
 }
 WHAT = {  # a row: what it is here
     "FedAvg": "one model for all",
@@ -65,7 +71,8 @@ WHAT = {  # a row: what it is here
     "FedGWC": "splits by losses; all take part",
     "OCFL": "clusters once, by cosines",
     "LocalOnly": "control: everybody trains alone",
-    "Oracle clusters": "control: the hidden groups",
+    "Oracle clusters": "control: the hidden groups (under IID five groups that differ "
+    "in nothing)",
     "Random clusters": "control: groups of the same sizes, drawn by lot",
     priors.ROW: "control: always the client's most frequent class; nothing is trained",
 }
@@ -82,7 +89,8 @@ def recorded(name: str) -> DataFrame:
     """One line per run of a table, with its course.
 
     ``clusters`` and ``ari`` are means over the rounds after the first quarter, ``late``
-    is the mean accuracy over the second half of the rounds.
+    is the mean accuracy over the second half of the rounds, ``restless`` the share of
+    these in which clusters change (`theory.changed`).
     """
     return _recorded(name).copy()
 
@@ -99,6 +107,7 @@ def _with_means(runs: DataFrame) -> DataFrame:
     for column in ("clusters", "ari"):
         runs[column] = [c[column][len(c) // 4 :].mean() for c in courses]
     runs["late"] = [c["accuracy"][len(c) // 2 :].mean() for c in courses]
+    runs["restless"] = [theory.changed(c["clusters"], c["ari"]) for c in courses]
     return runs
 
 
@@ -188,6 +197,35 @@ def timed() -> DataFrame:
     for name, measure in measures.items():
         runs[name] = [measure(course["accuracy"]) for course in runs["course"]]
     return runs
+
+
+def without_cold_start() -> DataFrame:
+    """How many runs of GCFL equal those that cluster from the first round on.
+
+    A line for each data set and step count: ``runs``, ``equal`` digit for digit in
+    every round, and ``first``, the earliest and the latest round with more than one
+    cluster.
+    """
+    import pandas as pd
+
+    at_once = recorded("table5").query("row == 'No δ_init'").set_index(PAIRS)["course"]
+    lines = []
+    for steps in (25, 5):
+        runs = unlike(small_scale(steps))
+        own = runs[runs["row"] == "GCFL"]
+        for dataset, some in own.groupby("dataset"):
+            courses = some.set_index(PAIRS)["course"]
+            firsts = [1 + int(np.argmax(c["clusters"] > 1)) for c in courses]
+            line = {"dataset": dataset, "steps": steps, "runs": len(some)}
+            line |= {"first": (min(firsts), max(firsts)), "equal": 0}
+            if steps == 5:
+                same = [
+                    c["accuracy"].equals(at_once[k]["accuracy"])
+                    for k, c in courses.items()
+                ]
+                line["equal"] = sum(same)
+            lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def falls() -> DataFrame:
@@ -282,9 +320,11 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
         rows.append([str(row), *(cell.replace("nan", "–") for cell in cells)])
     heads = ["", "accuracy", "balanced", "macro-F1", "2nd half", "clusters", "Rand",
              "client updates", "MB"]  # fmt: skip
-    caption += " Accuracies in %, mean of all runs; 2nd half: mean accuracy over the "
-    caption += "second half of the rounds; clusters and Rand (adjusted Rand index): "
-    caption += "over all rounds after the first quarter; MB: models that travel."
+    seeds = runs["seed"].nunique()
+    caption += f" Accuracies in %, mean over cells and {seeds} seeds; 2nd half: mean "
+    caption += "accuracy over the second half of the rounds; clusters and Rand "
+    caption += "(adjusted Rand index): over all rounds after the first quarter; MB: "
+    caption += "models that travel."
     return number_table(heads, rows, caption)
 
 
@@ -402,6 +442,24 @@ def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
     return number_table(["", *settings], rows, f"{words} rounds; digits, one run each.")
 
 
+def restless_table() -> tables.Table:
+    """In how many rounds clusters change, for methods that may change them."""
+    shown = ["GCFL", "Param-space", "w/o shielding", "w/o symmetric normalization",
+             "CFL", "IFCA", "MTCFL", "CFL-GP", "AutoCFL", "FL+HC"]  # fmt: skip
+    means = {
+        steps: unlike(small_scale(steps)).groupby("row")["restless"].mean()
+        for steps in (25, 5)
+    }
+    rows = []
+    for row in shown:
+        name = PARTS.get(row, row)
+        cells = [f"{100 * mean[row]:.0f} %" for mean in means.values()]
+        rows.append([name, *cells])
+    heads = ["", "25 steps, five epochs", "5 steps, one epoch"]
+    words = "Share of the rounds of the second half in which a method's clusters change"
+    return number_table(heads, rows, f"{words}; means over cells and three seeds.")
+
+
 def inside_and_across() -> tables.Table:
     """Are clients of a cluster nearer than those of two? On the toy's first round."""
     rows = []
@@ -428,13 +486,14 @@ def table2_dots() -> Figure:
     both = []
     for steps in (25, 5):
         runs = priors.beside(unlike(small_scale(steps)))
-        both.append(runs.assign(work=f"ours, {steps} steps a round"))
+        epochs = {25: "five epochs", 5: "one epoch"}[steps]
+        both.append(runs.assign(work=f"ours, {epochs} a round"))
     ours = pd.concat(both)
     ours = _for_dots(ours[~ours["row"].isin(_ablations())])
     best_first = ours.groupby("row")["accuracy"].mean().sort_values(ascending=False)
     place = {row: i for i, row in enumerate(best_first.index)}
     ours = ours.sort_values("row", key=lambda rows: rows.map(place), kind="stable")
-    return plots.dots(
+    fig = plots.dots(
         ours,
         _for_dots(unlike(printed("2"))),
         rows="row",
@@ -443,6 +502,13 @@ def table2_dots() -> Figure:
         ours_name="work",
         across=2,
     )
+    least = ours[ours["row"] == priors.ROW].groupby("cell")["accuracy in %"].mean()
+    for ax in fig.axes:
+        if ax.get_title().startswith("MNIST"):  # the last row lies far to the left
+            ax.set_xlim(70, 101)
+            words = f"← {least[ax.get_title()]:.0f}"
+            ax.text(70.5, place[priors.ROW], words, va="center", fontsize=9)
+    return fig
 
 
 def _for_dots(frame: DataFrame) -> DataFrame:
@@ -461,11 +527,12 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
     Green lies to the right of zero, orange to the left, blue across it.
     """
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
     plots.style()
     names = list(dict.fromkeys(row for lines in panels.values() for row in lines))
     down = -(-len(panels) // across)
-    height = (0.24 * len(names) + 0.7) * down + 0.3
+    height = (0.24 * len(names) + 0.7) * down + 0.6
     fig = Canvas(figsize=(WIDTH, height))
     axes = fig.subplots(down, across, sharey=True, sharex=True, squeeze=False)
     for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
@@ -480,7 +547,23 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
         ax.set_title(title)
     fig.supxlabel(xlabel, fontsize=10)
     axes[0, 0].set_yticks(range(len(names)), names)
-    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylim(len(names) - 0.4, -0.6)
+    sides = {"above 0": 2, "below 0": 1, "across 0: cannot tell": 0}
+    keys = [
+        Line2D([], [], marker="o", ms=5, color=plots.COLOURS[colour], label=words)
+        for words, colour in sides.items()
+    ]
+    if any(
+        paper is not None for lines in panels.values() for _, paper in lines.values()
+    ):
+        diamond: dict[str, Any] = {
+            "ls": "",
+            "marker": "D",
+            "mfc": "none",
+            "mec": plots.INK,
+        }
+        keys.append(Line2D([], [], label="paper", **diamond))
+    fig.legend(handles=keys, ncols=len(keys), loc="outside upper center")
     return fig
 
 
@@ -551,9 +634,9 @@ def parts_forest(steps: int = 25) -> Figure:
             if value in paper:
                 pair = tables.paired(paper, "row", "GCFL", row, value, **how)
                 theirs = effect(pair).mean
-            lines[row] = (effect(ours), theirs)
+            lines[PARTS[row]] = (effect(ours), theirs)
         panels[title] = lines
-    return forest(panels, "GCFL less GCFL without it", across=3)
+    return forest(panels, "GCFL minus GCFL with this change", across=3)
 
 
 def completions_forest() -> Figure:
@@ -579,31 +662,33 @@ def convergence_curves() -> Figure:
     fig = Canvas(figsize=(WIDTH, 8.6))
     axes = fig.subplots(3, 2)
     rivals = [row for row in RIVALS if CATEGORY[row] != "post-training"]
-    rows = ["GCFL", *rivals, "Oracle clusters"]
+    others = [row for row in rivals if row not in IN_TRAINING]
     runs = timed()
     for column, dataset in enumerate(NAMES):
         for line, setting in enumerate(SETTINGS):
             ax = axes[line, column]
             own = runs[(runs["dataset"] == dataset) & (runs["setting"] == setting)]
-            for i, row in enumerate(rows):
+            for row in (*others, *IN_TRAINING, "Oracle clusters", "GCFL"):
                 courses = own.loc[own["row"] == row, "course"]
                 mean = np.mean([course["accuracy"] for course in courses], axis=0)
-                look = _line_look(row, i)
-                ax.plot(range(1, len(mean) + 1), mean, label=row, **look)
+                ax.plot(range(1, len(mean) + 1), mean, **_line_look(row))
             ax.set(title=f"{NAMES[dataset]}, {setting}", xlabel="round")
             ax.set_ylabel("accuracy")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=4)
+    named = dict(zip(labels, handles, strict=True))  # one line for all that are grey
+    fig.legend(named.values(), named.keys(), loc="outside upper center", ncols=4)
     return fig
 
 
-def _line_look(row: str, number: int) -> dict[str, Any]:
+def _line_look(row: str) -> dict[str, Any]:
     if row == "GCFL":
-        return {"color": "black", "linewidth": 2.6}
-    colour = plots.COLOURS[number % 6]
-    dashes = ("-", "--")[number // 6]
-    width = 1.6 if row in IN_TRAINING else 1.0
-    return {"color": colour, "linestyle": dashes, "linewidth": width}
+        return {"color": "black", "linewidth": 2.6, "label": row}
+    if row in IN_TRAINING:
+        colour = plots.COLOURS[IN_TRAINING.index(row)]
+        return {"color": colour, "linewidth": 1.6, "label": row}
+    if row == "Oracle clusters":
+        return {"color": "black", "linewidth": 1.2, "linestyle": ":", "label": row}
+    return {"color": "#b8b8b8", "linewidth": 1.0, "label": "other rivals"}
 
 
 def shield_over_zeta() -> Figure | None:
@@ -624,8 +709,9 @@ def shield_over_zeta() -> Figure | None:
             ax.plot(means.index, means, "os"[i] + "-", label=row)
             ax.axhline(said[(*cell, row)], color=plots.COLOURS[i], linestyle=":")
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xscale="log", xlabel="ζ")
-    axes[0].set_ylabel("clusters")
-    axes[-1].legend()
+    axes[0].set_ylabel("clusters (dotted: paper)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=2)
     return fig
 
 
@@ -682,7 +768,14 @@ def deals(feds: Mapping[str, Any]) -> Figure:
         plots.class_map(fed.truth.counts, fed.truth.labels, ax=ax)
         ax.set_xticks(range(0, 20, 4), range(0, 20, 4))
         ax.set_title(setting, pad=16)
+        _call_groups(ax)
     return fig
+
+
+def _call_groups(ax: Any) -> None:
+    """Hidden ones are groups in this chapter; clusters are what a method finds."""
+    for text in ax.texts:
+        text.set_text(text.get_text().replace("cluster", "group"))
 
 
 def one_clients_way(setting: str = "Non-IID-ES", client: int = 0) -> Figure:
@@ -713,7 +806,12 @@ def one_clients_way(setting: str = "Non-IID-ES", client: int = 0) -> Figure:
     left.plot(y, q, "o", color=plots.COLOURS[5], ms=3, alpha=0.4, label="q, an image")
     left.plot(range(10), r, "D", color=plots.COLOURS[1], label="r, mean of a class")
     left.set(xlabel="class", ylabel="sure of the true class", xticks=range(10))
-    left.legend()
+    above: dict[str, Any] = {
+        "loc": "lower center",
+        "bbox_to_anchor": (0.5, 1.0),
+        "ncols": 2,
+    }
+    left.legend(**above, handletextpad=0.2)
     right.bar(range(10), r / np.linalg.norm(r), color=plots.COLOURS[0])
     right.set(xlabel="class", ylabel="z = r / length", xticks=range(10))
     return fig
@@ -797,7 +895,9 @@ def matrices(found: theory.Bodies) -> Figure:
     for ax, (name, options) in zip(fig.subplots(1, 3), kinds.items(), strict=True):
         A = attraction(found.z, found.mass, ZETA, **options)
         plots.matrix(A, found.fed.truth.labels, ax=ax)
-        ax.set(title=name + "\n", xticks=[], yticks=[], xlabel="", ylabel="")
+        ax.set(title=name + "\n", xticks=[], yticks=[], xlabel="client", ylabel="")
+        _call_groups(ax)
+    fig.axes[0].set_ylabel("client")
     return fig
 
 

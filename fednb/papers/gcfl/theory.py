@@ -185,6 +185,19 @@ def flicker(labels: ArrayLike) -> np.ndarray:
     return (together[1:] != together[:-1]).any(2).mean(1)
 
 
+def changed(clusters: ArrayLike, ari: ArrayLike) -> float:
+    """In which share of the rounds of the second half clusters change, at least.
+
+    Records of the tables keep the number of clusters (T,) and the adjusted Rand index
+    (T,), not who is with whom. A round in which either differs from the round before
+    has other clusters; a round in which neither does may have, so this is a lower
+    bound.
+    """
+    moved = np.diff(np.asarray(clusters, dtype=float)) != 0
+    moved |= np.abs(np.diff(np.asarray(ari, dtype=float))) > 1e-9
+    return float(moved[len(moved) // 2 :].mean())
+
+
 def letters(found: np.ndarray) -> list[str]:
     """A name for each body's cluster: A is the largest; who has no companion is
     alone.
