@@ -362,6 +362,35 @@ def test_figures_are_drawn(done):
     assert len(fig.axes[0].lines) == 4  # PF1 and GF1 of two methods
 
 
+def test_the_archive_stands_beside_our_runs_by_its_name(done):
+    (task,), path = done
+    arms = ocfl.figures.side_by_side([task], path)
+    theirs = arms[["row", *ocfl.figures.SCENARIO]].assign(ari=0.5)
+    fig = ocfl.figures.dots(arms, theirs)
+    words = [text.get_text() for text in fig.legends[0].get_texts()]
+    assert words == ["ours", "archive, end of run"]
+    shown = ocfl.figures.beside(arms, theirs, "Both.")
+    for text in (shown.html, shown.text):
+        assert "archive" in text and "paper" not in text
+
+
+def test_the_areas_of_the_curves_are_those_of_the_table():
+    digits = data.load("digits")
+    y = digits.y[: digits.n_train]
+    part = ocfl.tasks.split(y, 15, *ocfl.tasks.SPLITS[0], samples=20)
+    net = partial(models.cnn, (1, 8, 8), (2, 2), (4,), padding=2)
+    fed = Federation(digits, part, net, local=Local(0.1, steps=2))
+    arms = (("FedAvg", FedAvg()), ("OCFL-HDB", OCFL(at=1)))
+    state = steps(ocfl.arms.Arms(arms), fed, 2)
+    table = ocfl.figures.three_modes(fed, state).xs("own", level="images")
+    axes = np.array(ocfl.figures.mean_curves(fed, state).axes).reshape(2, 2)
+    for row, mark in zip(axes, ("", ", normalised"), strict=True):
+        for ax, kind in zip(row, ("insertion", "deletion"), strict=True):
+            found = [text.get_text() for text in ax.get_legend().get_texts()]
+            areas = table[f"{kind}{mark}"]
+            assert found == [f"{name}: {area:.2f}" for name, area in areas.items()]
+
+
 def test_the_thermometer_marks_the_first_rise():
     fig = ocfl.figures.thermometer([0.5, 0.4, 0.45, 0.3])
     assert fig.axes[0].lines[-1].get_xdata()[0] == 3

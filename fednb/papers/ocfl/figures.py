@@ -82,7 +82,7 @@ def sight_lines(
         title="lines of sight to the goals (★)",
         xlabel=f"first axis (stretched {stretch:.1f} times)",
         ylabel="second axis",
-        xlim=(-0.7, None),
+        xlim=(-0.7, 2.2),
     )
     plane.legend(loc="upper right")
     course.semilogy(range(1, len(temperature) + 1), temperature, "o-", color=INK)
