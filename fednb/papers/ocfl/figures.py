@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ...experiment import Task
 
 
+ROWS = ("FedAvg", "SCL", "BCL", "OCFL-HDB", "LocalOnly")
+METHOD_COLOURS = dict(zip(ROWS, COLOURS, strict=False))  # in all figures the same
+
+
 def _figure(
     rows: int, columns: int, width: float, height: float, **kwargs: Any
 ) -> tuple[Figure, np.ndarray]:
@@ -49,33 +53,44 @@ def sight_lines(
     mu: Tensor,
     R: Tensor,
     temperature: Sequence[float],
+    rounds: Sequence[int] = (1, 3, 5, 9),
 ) -> Figure:
-    """The toy's plane, stretched by R, with lines from the model to both goals in three
-    rounds; and the temperature.
+    """The toy's plane as clients see it, with lines from the model to both goals in
+    some rounds; and the temperature.
+
+    Arrows are stretched by R. Here all is divided by R's second entry, so that the
+    second axis has its own units and angles are those of the arrows.
     """
-    fig, (plane, course) = _figure(1, 2, 9, 3.6, width_ratios=(1, 2))
-    near, far = (R * mu)[[-1, 0], :2]
-    for t, colour in zip((1, 3, 6), COLOURS, strict=False):
-        vee = torch.stack([near, (R * past[t - 1].theta)[:2], far])  # goal, model, goal
-        plane.plot(*vee.T, color=colour, label=f"round {t}")
-    plane.plot(
-        *torch.stack([(R * r.theta)[:2] for r in past]).T,
-        "o-",
-        color=INK,
-        markersize=3,
-        linewidth=0.8,
-    )
-    plane.plot(*torch.stack([near, far]).T, "*", color=INK, markersize=12)
+    fig, (plane, course) = _figure(1, 2, 9.2, 5, width_ratios=(1, 1.15))
+    stretch = float(R[0] / R[1])
+    scale = torch.tensor([stretch, 1.0], dtype=mu.dtype)
+    near, far = mu[[-1, 0], :2] * scale
+    path = torch.stack([r.theta[:2] * scale for r in past])
+    plane.plot(*path.T, "o-", color=FAINT, markersize=3, label="the model, each round")
+    for t, colour in zip(rounds, COLOURS, strict=False):
+        model = path[t - 1]
+        angle = theory.angle_of_sight(past[t - 1].theta, mu[-1], mu[0], R)
+        words = f"round {t}: φ = {np.degrees(angle):.0f}°"
+        for goal in (near, far):
+            plane.plot(*torch.stack([model, goal]).T, color=colour, linewidth=1.5)
+        plane.plot(*model, "o", color=colour, markersize=7, label=words)
+    plane.plot(*torch.stack([near, far]).T, "*", color=INK, markersize=11)
+    for goal, name in ((near, "group 2"), (far, "group 1")):
+        at = (float(goal[0]) - 0.1, float(goal[1]))
+        plane.annotate(name, at, ha="right", va="center")
     plane.set(
         title="lines of sight to the goals (★)",
-        xlabel="first axis (scaled by R)",
-        ylabel="second axis (scaled by R)",
+        xlabel=f"first axis (stretched {stretch:.1f} times)",
+        ylabel="second axis",
+        xlim=(-0.7, 2.2),
     )
-    plane.set_aspect("equal")
-    plane.legend(loc="upper right", bbox_to_anchor=(2, 1))
-    course.semilogy(range(1, len(temperature) + 1), temperature, "o-", markersize=3)
-    course.axvline(fires(temperature), color="0.6", linestyle=":")
-    course.set(title="temperature; dotted: the trigger", xlabel="round", ylabel="T")
+    plane.legend(loc="upper right")
+    course.semilogy(range(1, len(temperature) + 1), temperature, "o-", color=INK)
+    bound = theory.two_cluster_temperature(np.pi, len(mu))
+    course.axhline(bound, color="0.6", label="the largest that T can be")
+    course.axvline(fires(temperature), color=COLOURS[1], linestyle=":", label="trigger")
+    course.set(title="temperature", xlabel="round", ylabel="T")
+    course.legend(loc="lower right")
     return fig
 
 
@@ -123,20 +138,30 @@ def three_clusterers(seed: int = 3) -> Figure:
         axes[0].plot(*np.stack([point, exemplar]).T, color="0.6", linewidth=1)
     exemplars = points[found.cluster_centers_indices_]
     axes[0].plot(*exemplars.T, "s", color=INK, markersize=9, fillstyle="none")
-    axes[0].set_title("affinity propagation:\npoints elect exemplars (□)")
-    for path in climb(points, radius=1.5):
+    paths = climb(points, radius=1.5)
+    for path in paths:
         axes[1].plot(*path.T, color="0.6", linewidth=1)
         axes[1].plot(*path[-1], "x", color=INK, markersize=8)
-    axes[1].set_title("mean shift: points climb\nto where it is densest (×)")
+    _, tops = np.unique(paths[:, -1].round(3), axis=0, return_inverse=True)
     for i, j, cut in density_tree(points, 5):
         how = {"color": "0.6", "linestyle": ":"} if cut else {"color": INK}
         axes[2].plot(*points[[i, j]].T, linewidth=1, **how)
-    axes[2].set_title("HDBSCAN: a tree of dense links,\nthe long ones (dotted) cut")
     dense = HDBSCAN(min_cluster_size=5, copy=True).fit(points).labels_
-    for ax in axes:
-        colours = [COLOURS[label] if label >= 0 else "0.6" for label in dense]
+    for ax, labels, words in (
+        (axes[0], found.labels_, "affinity propagation: points\nelect exemplars (□): "),
+        (
+            axes[1],
+            tops.ravel(),
+            "mean shift: points climb to\nwhere it is densest (×): ",
+        ),
+        (axes[2], dense, "HDBSCAN: a tree of links,\nlong ones (dotted) cut: "),
+    ):
+        order = list(dict.fromkeys(label for label in labels if label >= 0))
+        colours = [
+            COLOURS[order.index(label)] if label >= 0 else "0.6" for label in labels
+        ]
         ax.scatter(*points.T, c=colours, s=22, zorder=3)
-        ax.set(xticks=[], yticks=[])
+        ax.set(xticks=[], yticks=[], title=f"{words}{len(order)} groups")
         ax.grid(False)
     return fig
 
@@ -205,10 +230,13 @@ def temperatures(runs: DataFrame) -> Figure:
     scaled = runs.assign(temperature=runs["temperature"] / top)
     panels = [(name, runs[runs["data"] == name]) for name in names]
     for ax, (name, own) in zip(axes.flat, [*panels, ("all", scaled)], strict=False):
+        unit, words = 1, ""
+        if own["temperature"].max() < 0.05:
+            unit, words = 1000, ": T × 1000"
         for (clients, part), colour in zip(
             own.groupby("clients"), COLOURS, strict=False
         ):
-            course = part.groupby("round")["temperature"].agg(["mean", "std"])
+            course = unit * part.groupby("round")["temperature"].agg(["mean", "std"])
             low = (course["mean"] - course["std"]).clip(lower=0)
             high = course["mean"] + course["std"]
             ax.plot(
@@ -219,14 +247,18 @@ def temperatures(runs: DataFrame) -> Figure:
             )
             if "fires" in part and name != "all":
                 middle = part[part["round"] == 1]["fires"].median()
-                ax.plot(middle, low.min(), "^", color=colour)
-        ax.set_title("all, divided by maxima" if name == "all" else name)
-        ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+                shift = 0.15 if colour == COLOURS[1] else 0
+                ax.plot(middle + shift, low.min(), "^", color=colour)
+        title = f"{name}{words}"
+        if name == "all":
+            title = "all: T ÷ each run’s largest"
+        ax.set_title(title)
     for ax in axes[1]:
         ax.set_xlabel("round")
     for ax in axes[:, 0]:
         ax.set_ylabel("T")
-    axes[0, 0].legend()
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, ncols=2, loc="outside upper center")
     for ax in axes.flat[len(names) + 1 :]:
         ax.set_visible(False)
     return fig
@@ -237,7 +269,7 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
     the trigger.
 
     From two rounds before it to five after; further before it there are only the few
-    runs whose trigger is late.
+    runs whose trigger is late. Where runs are fewer, their number is below the place.
     """
     fig, axes = _figure(1, 2, 9, 3.2, sharey=True)
     after = looks.assign(after=looks["round"] - looks["fires"])
@@ -249,6 +281,13 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
     axes[0].set(xlabel="round of the split", ylabel="ARI")
     axes[1].set(xlabel="rounds after the trigger")
     axes[1].axvline(0, color="0.6", linestyle=":")
+    one = after[after["row"] == rows[0]]
+    counts = one[one["after"].between(-2, 5)].groupby("after").size()
+    ticks = []
+    for place, n in counts.items():
+        fewer = f"\n{n} runs" if n < counts.max() else ""
+        ticks.append(f"{place:.0f}{fewer}")
+    axes[1].set_xticks(counts.index, ticks)
     axes[1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
@@ -285,10 +324,13 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
 
     ``courses`` is that of `scores_over_rounds`.
     """
+    from matplotlib.lines import Line2D
+
     fig, axes = _figure(2, 3, 8, 4.2, sharex=True, sharey=True)
     groups = list(courses.groupby("data", sort=False))
     for ax, (name, own) in zip(axes.flat, groups, strict=False):
-        for row, colour in zip(rows, COLOURS, strict=False):
+        for row in rows:
+            colour = METHOD_COLOURS[row]
             means = own[own["row"] == row].groupby("round")[["pf1", "gf1"]].mean()
             ax.plot(means.index, means["pf1"], color=colour, label=row)
             ax.plot(means.index, means["gf1"], "--", color=colour)
@@ -299,8 +341,10 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
         ax.set_xlabel("round")
     for ax in axes.flat[len(groups) :]:
         ax.set_axis_off()
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    axes[-1, -1].legend(handles, labels, loc="center")
+    handles, _ = axes[0, 0].get_legend_handles_labels()
+    handles.append(Line2D([], [], color=INK, label="full line: PF1"))
+    handles.append(Line2D([], [], color=INK, linestyle="--", label="dashed: GF1"))
+    axes[-1, -1].legend(handles=handles, loc="center")
     return fig
 
 
@@ -322,7 +366,8 @@ def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
             ax.hlines(at, areas[0.0], areas[1.0], color=INK, linewidth=1)
             ax.hlines(at, areas[0.25], areas[0.75], color=COLOURS[0], linewidth=5)
             ax.plot(areas[0.5], at, "D", color=INK, markersize=3)
-            ax.set_xlabel(f"{kind} area")
+            better = "better →" if kind == "insertion" else "← better"
+            ax.set_xlabel(f"{kind} area ({better})")
         column[0].set_title(name)
     for ax in axes[:, 0]:
         ax.set_yticks(at, labels)
@@ -359,49 +404,56 @@ def saliency(
     return fig
 
 
-def mean_curves(
-    net: Callable[[], nn.Module],
-    state: arms.State,
-    own: Sequence[tuple[Tensor, Tensor]],
-) -> Figure:
+def mean_curves(fed: Judge, state: arms.State) -> Figure:
     """Insertion and deletion curves of each arm, one row of pixels a step.
 
-    ``own[k]`` has images and classes of client k. Above are probabilities; below each
-    image's curve is divided by its own largest value first. Legends have the areas.
+    They are means over the clusters of the means over all test images of a cluster's
+    clients, as in `three_modes`. Above are probabilities; below each image's curve is
+    divided by its own largest value first. Legends have the areas.
     """
-    fig, axes = _figure(2, 2, 8, 4.6, sharex=True)
+    fig, axes = _figure(2, 2, 9.2, 5, sharex=True)
     for column, kind in zip(axes.T, ("insertion", "deletion"), strict=True):
         for arm, name in zip(state.arms, state.names, strict=True):
-            found = []
-            for label, (x, y) in zip(arm.labels, own, strict=True):
-                module = explain.network(net, arm.theta[label])
-                maps = explain.gradcam(module, x, y)
-                found.append(explain.curve(module, x, y, maps, kind))
-            curves = torch.cat(found)
-            for ax, part in zip(
-                column, (curves, explain.normalised(curves)), strict=True
-            ):
-                middle = part.mean(0)
+            found = [_cluster_curves(fed, arm, c, kind) for c in arm.labels.unique()]
+            for ax, parts in zip(column, zip(*found, strict=True), strict=True):
+                middle = torch.stack(parts).mean(0)
                 words = f"{name}: {float(explain.area(middle)):.2f}"
-                ax.plot(np.linspace(0, 1, len(middle)), middle, label=words)
-        column[0].set_title(kind)
+                at = np.linspace(0, 1, len(middle))
+                ax.plot(at, middle, color=METHOD_COLOURS[name], label=words)
+        better = "large is better" if kind == "insertion" else "small is better"
+        column[0].set_title(f"{kind} ({better})")
         column[1].set_xlabel("share of pixels changed")
         for ax in column:
             ax.set_ylim(0, 1.02)
-            ax.legend(title="area")
+            ax.legend(title="area", loc="upper left", bbox_to_anchor=(1, 1))
     axes[0, 0].set_ylabel("probability of\nthe true class")
     axes[1, 0].set_ylabel("the same, divided by\nthe image’s largest")
     return fig
 
 
-def three_modes(fed: Judge, state: arms.State, images: int = 40) -> DataFrame:
-    """Algorithm 2 in its three modes, for every arm: areas, plain and normalised."""
+def _cluster_curves(fed: Judge, arm: Any, c: Tensor, kind: str) -> list[Tensor]:
+    """The mean curve (T + 1,) of a cluster's model on images of its own clients; and
+    that of the images' normalised curves.
+    """
+    x, y = fed.samples(fed.sample_numbers(arm.labels == c))
+    module = fed.network(arm.theta[c])
+    curves = explain.curve(module, x, y, explain.gradcam(module, x, y), kind)
+    return [curves.mean(0), explain.normalised(curves).mean(0)]
+
+
+def three_modes(fed: Judge, state: arms.State) -> DataFrame:
+    """Algorithm 2 in its three modes, for every arm: areas, plain and normalised.
+
+    Means over clusters, on all images of a cluster's own clients, and on 40 of others
+    and of the server.
+    """
     import pandas as pd
 
     names = {"in": "own", "out": "other clusters’", "server": "the server’s"}
     lines = []
     for arm, row in zip(state.arms, state.names, strict=True):
         for mode, images_of in names.items():
+            images = 10**9 if mode == "in" else 40
             found = explain.insertion_deletion(
                 fed, arm, mode, sample=images, detailed=True
             )
@@ -411,6 +463,35 @@ def three_modes(fed: Judge, state: arms.State, images: int = 40) -> DataFrame:
                 line[f"{kind}, normalised"] = found[f"{kind}_normalised"].mean()
             lines.append(line)
     return pd.DataFrame(lines).set_index(["model", "images"])
+
+
+# --- the archive beside our runs ---
+
+
+def dots(ours: DataFrame, theirs: DataFrame) -> Figure:
+    """Table 1 as a picture: ARI by data set and row, the archive's as diamonds."""
+    from ...plots import dots as paper_and_ours
+
+    sides = [frame.rename(columns={"ari": "ARI"}) for frame in (ours, theirs)]
+    fig = paper_and_ours(*sides, rows="row", columns="data", value="ARI", across=3)
+    fig.legends[0].get_texts()[-1].set_text("archive, end of run")
+    return fig
+
+
+def beside(ours: DataFrame, theirs: DataFrame, caption: str) -> tables.Table:
+    """Table 1: the ARI of the archive at the end of a run and below it ours."""
+    shown = tables.beside(
+        ours,
+        theirs,
+        rows=["data", "row"],
+        columns=SCENARIO[1:],
+        value="ari",
+        caption=caption,
+        percent=False,
+        best=None,
+    )
+    html = shown.html.replace(">paper<", ">archive<")
+    return tables.Table(html, shown.text.replace(" paper ", " archive "))
 
 
 # --- what can be tried in a minute ---
@@ -578,6 +659,8 @@ def archived(runs: DataFrame) -> DataFrame:
 # --- what the chapter's pictures and claims stand on ---
 
 SCENARIO = ["data", "clients", "overlap", "balance"]
+# the data sets' own names, where records and archive have others
+SHOWN = {"CIFAR10": "CIFAR-10", "PATHMNIST": "PathMNIST", "BLOODMNIST": "BloodMNIST"}
 
 
 @cache
@@ -606,10 +689,10 @@ def kept_archive() -> dict[str, DataFrame]:
         named[name] = frames[name].rename(columns=columns)
     rows = named["explanations"].replace({"row": {"BNC": "FedAvg"}})
     named["explanations"] = rows
-    return {
-        name: frame.sort_values("data", key=lambda d: d.map(order.index), kind="stable")
-        for name, frame in named.items()
-    }
+    for name, frame in named.items():
+        place = frame["data"].map(order.index)
+        named[name] = frame.iloc[place.argsort(kind="stable")].replace({"data": SHOWN})
+    return named
 
 
 @cache
@@ -662,7 +745,7 @@ def local_work() -> tuple[DataFrame, DataFrame] | None:
                 frames.append(reader(whole, folder / f"{name}.json"))
         if not frames:
             return None
-        parts.append(pd.concat(frames, ignore_index=True))
+        parts.append(pd.concat(frames, ignore_index=True).replace({"data": SHOWN}))
     return parts[0], tuned(parts[1])
 
 
@@ -690,4 +773,4 @@ def _stored(reader: Callable[..., DataFrame], *names: str) -> DataFrame:
 
     folder = common.results("ocfl")
     frames = [reader(TABLES[name]("laptop"), folder / f"{name}.json") for name in names]
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames, ignore_index=True).replace({"data": SHOWN})

@@ -10,9 +10,10 @@ within 0, and (Definition 7, p = 2)
 
     T = √(n / (2 (n − 1))) (1 − cos φ) / 2.
 
-Seen from afar two goals lie close together; φ shrinks while the model turns towards
-them, and opens when it comes between them. That is the fall and the rise. A model that
-starts between the goals sees only the rise.
+The goals stand one above the other, and the model starts below and to the side. It is
+quick along the first axis, so it slides under them until one hides behind the other: φ
+shrinks. Then it climbs past the lower goal and sees them on opposite sides: φ opens.
+That is the fall and the rise. A model that starts between the goals sees only the rise.
 """
 
 from __future__ import annotations
