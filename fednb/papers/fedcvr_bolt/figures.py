@@ -335,9 +335,9 @@ def said_of_images(judged: Sequence[claims.Claim]) -> str:
         about = [c for c in of[TITLES["mnist"]] if c.scale == scale]
         counts = claims.tally(about)
         words.append(
-            f"On MNIST ({about[0].scale}, {about[0].replicates}), of {len(about)} "
-            f"claims {counts['holds']} hold, {counts['fails']} fail and "
-            f"{counts['open']} are open."
+            f"On MNIST ({about[0].scale}, {about[0].replicates}) we judge {len(about)} "
+            f"claims; number that hold: {counts['holds']}, fail: {counts['fails']}, "
+            f"are open: {counts['open']}."
         )
     for title in (TITLES["cifar10"], TITLES["cifar100"]):
         for claim in of[title]:
@@ -443,7 +443,8 @@ def poll(
         off = np.linalg.norm(means - opinions.mean(0), axis=1)
         label = f"{way}: {off.mean():.3f} on average"
         right.hist(off, 40, color=colours[way], alpha=0.6, label=label)
-    right.legend()
+    right.legend(fontsize=8.5)
+    right.margins(y=0.45)  # room for the legend
     left.set(title="each client's own line", xlabel="intercept θ₀", ylabel="slope θ₁")
     right.set(title="error of a poll", xlabel="distance from the mean of all")
     right.set_ylabel("polls")
@@ -460,8 +461,7 @@ def waits(runs: Mapping[str, Sequence[theory.WatchedRound]], warmup: int) -> Fig
         picked = np.concatenate([now.waited[now.picked] for now in late])
         share = np.full(len(picked), 1 / len(picked))
         ax.hist(picked, bins, weights=share, color=POLICIES[name])
-        ax.axvline(picked.mean(), color=INK, linestyle="--", linewidth=1)
-        ax.set_title(f"{name}: {picked.mean():.1f} rounds on average", loc="left")
+        ax.set_title(f"{name}: at most {picked.max()} rounds", loc="left")
     axes[-1, 0].set_xlabel("rounds since a picked client was last seen")
     fig.supylabel("share of picks", fontsize=10)
     return fig
@@ -484,9 +484,11 @@ def dates_and_classes(runs: Mapping[str, Grouped]) -> Figure:
         by_date = axes[f"{name}: by date"]
         by_class = axes[f"{name}: by class"]
         dates = _stacks(by_date, run.coalitions[-1], run.dates[-1], "viridis")
-        classes = _stacks(by_class, run.coalitions[-1], run.kinds, "tab10", (0, 9))
+        classes = _stacks(by_class, run.coalitions[-1], run.kinds, "tab10", (-0.5, 9.5))
         fig.colorbar(dates, ax=by_date, label="last seen in round")
-        fig.colorbar(classes, ax=by_class, label="most frequent class")
+        fig.colorbar(
+            classes, ax=by_class, label="most frequent class", ticks=range(0, 10, 3)
+        )
         by_date.set_title(f"{name}: by date")
         by_class.set_title(f"{name}: by class")
         with_dates, with_kinds = run.agreement()
@@ -558,7 +560,7 @@ def uphill(runs: Mapping[str, Sequence[theory.Look]], warmup: int) -> Figure:
     alignment.set_yscale("symlog", linthresh=2)
     alignment.set(title="A3 wants this above 0", ylabel="⟨G, ∇L⟩ / ‖∇L‖²")
     noise.axhline(1, color=LOTS_COLOUR, linewidth=1.4, label="by lot")
-    noise.set(title="variance of an update within a round", ylabel="of that by lot")
+    noise.set(title="variance of an update within a round", ylabel="times that by lot")
     loss.set(title="global loss on training data", ylabel="loss", xlabel="round")
     handles, names = noise.get_legend_handles_labels()
     fig.legend(handles, names, ncols=3, loc="outside upper center", fontsize=8.5)
@@ -604,7 +606,7 @@ def floors(
         ax.set(title=title, xlabel="learning rate η", ylabel="mean ‖∇L‖²  (better ↓)")
         ax.minorticks_off()
         ax.set_xticks(etas, [f"{eta:g}" for eta in etas])
-        ax.legend(fontsize=8.5)
+        ax.legend(fontsize=8.5, loc="center left")
     return fig
 
 
@@ -650,7 +652,7 @@ def _beyond(ax: Axes, mean: float, place: int, limits: tuple[float, float]) -> N
     """An arrow at the edge, and the mean that lies beyond it."""
     right = mean > limits[1]
     edge = limits[int(right)]
-    how = {"va": "center", "fontsize": 8.5, "color": INK}
+    how: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": INK}
     if right:
         ax.text(edge, place, f"{mean:+.0f} ▶", ha="right", **how)
     else:
