@@ -8,13 +8,18 @@ Three claims are about every round of a run. Eight runs of Table 1 (four seeds, 
 and 2, two groups) are done again for them and watched: see
 `fednb.papers.fedcvr_bolt.theory`. Their evidence is a count of runs.
 
+FedCVR-Bolt is judged *as released*: by the authors' code, not by Algorithm 1 where the
+two differ.
+
 The size of a printed lead is used only where our runs could show it:
 
 - on the regression, where one model fitted to all training data would be so far ahead
   (see `reachable`), because the paper does not say from which ranges it drew its data;
-- on images, where our models are about as good as the paper's (see `too_young`).
+- on images, where our models are about as good as the paper's (see `too_young`), and
+  the rival is not much better here than in the paper (see `outgrown`).
 
-Both conditions were settled after a look at the laptop runs.
+All three were settled after a look at the laptop runs; the last one, and the wider
+intervals of `jointly`, after a reader's objection.
 
 An image data set is judged at the paper's own scale as soon as those records are there,
 and at laptop scale until then.
@@ -67,7 +72,7 @@ def claims() -> list[Claim]:
 
 
 def headlines(found: Iterable[Claim]) -> list[Claim]:
-    """The claims for the first screen, the central promise first."""
+    """The claims for the first screen: what the abstract promises."""
     by_statement = {claim.statement: claim for claim in found}
     return [by_statement[name] for name in HEADLINES if name in by_statement]
 
@@ -95,6 +100,28 @@ def printed_lead(base: str, dataset: str, row: str = BOLT) -> float | None:
     if base not in cells or row not in cells:
         return None
     return float(100 * (cells[row] - cells[base]))
+
+
+def outgrown(frame: DataFrame, base: str, dataset: str, share: float = 0.8) -> bool:
+    """Whether a rival errs so much less than in the paper that the printed lead cannot
+    arise: less than a share of the errors that the paper prints.
+    """
+    table = figures.printed_images()
+    cells = table[table["dataset"] == dataset].set_index("row")["accuracy"]
+    if base not in cells:
+        return False
+    ours = frame.loc[frame["row"] == base, "accuracy"].mean()
+    return bool(1 - ours < share * (1 - cells[base]))
+
+
+def jointly(interval: Interval, together: int, runs: int) -> Interval:
+    """The interval, wider: so many of them together have 95 % (Bonferroni)."""
+    from scipy.stats import t
+
+    mean, low, high = interval
+    usual = t.ppf(0.975, runs - 1)
+    wider = float(t.ppf(1 - 0.025 / together, runs - 1) / usual)
+    return Interval(mean, mean - wider * (mean - low), mean + wider * (high - mean))
 
 
 def seeds(frame: DataFrame) -> str:
@@ -201,6 +228,8 @@ def more_accurate(
             statement = f"{title}: more accurate than {base}"
             if base in RIVALS and large is not None:
                 found.append(_ahead(statement, large, base, PAPER))
+            elif base == "FeSEM" and not reason:
+                found.append(Claim(statement, "Table 2", reason=few_rounds()))
             elif not reason:
                 found.append(_ahead(statement, small, base, LAPTOP))
         if reason:
@@ -210,14 +239,27 @@ def more_accurate(
     return found
 
 
+def few_rounds() -> str:
+    """Why FeSEM's rows cannot judge Table 2."""
+    laptop = figures.tasks.SCALES["laptop"]
+    rounds = laptop.rounds * laptop.P // laptop.clients
+    return (
+        "FeSEM trains all clients in each round, so with as many client updates as the "
+        f"others it has {rounds} rounds at laptop scale, far from the end of training"
+    )
+
+
 def _ahead(statement: str, frame: DataFrame, base: str, scale: str) -> Claim:
-    """A claim of Table 2 or 4 on one data set."""
+    """A claim of Table 2 on one data set."""
     (dataset,) = frame["dataset"].unique()
+    printed = printed_lead(base, dataset)
+    if outgrown(frame, base, dataset):
+        printed = None
     return Claim(
         statement=statement,
-        where="Table 4" if "kernel" in statement else "Table 2",
+        where="Table 2",
         interval=lead(frame, BOLT, base),
-        printed=printed_lead(base, dataset),
+        printed=printed,
         replicates=seeds(frame),
         scale=scale,
     )
@@ -244,18 +286,25 @@ def too_young(runs: DataFrame, share: float = 0.8) -> str:
 def best_kernel(images: DataFrame) -> list[Claim]:
     """Table 4: the RBF kernel is better than each of three others, on MNIST.
 
-    CIFAR-10 is left out, for the reason that `too_young` gives.
+    The three belong to one sentence of the paper and are judged together. CIFAR-10 is
+    left out, for the reason that `too_young` gives.
     """
     mnist = images[images["dataset"] == "mnist"]
-    return [
-        _ahead(
-            f"MNIST: RBF is better than the {kernel} kernel",
-            mnist,
-            f"as released, {kernel}",
-            LAPTOP,
+    kernels = ("cosine", "laplacian", "sigmoid")
+    found = []
+    for kernel in kernels:
+        row = f"as released, {kernel}"
+        alone = lead(mnist, BOLT, row)
+        claim = Claim(
+            statement=f"MNIST: RBF is better than the {kernel} kernel",
+            where="Table 4",
+            interval=jointly(alone, len(kernels), mnist["seed"].nunique()),
+            printed=printed_lead(row, "mnist"),
+            replicates=f"{seeds(mnist)}, three kernels together",
+            scale=LAPTOP,
         )
-        for kernel in ("cosine", "laplacian", "sigmoid")
-    ]
+        found.append(claim)
+    return found
 
 
 def other_kernels() -> Claim:
@@ -279,13 +328,15 @@ def other_kernels() -> Claim:
 
 
 def faster(mnist: DataFrame) -> list[Claim]:
-    """Abstract: faster convergence; the mean of the curve after the warm-up."""
+    """Abstract: faster convergence; the mean of the curve after the warm-up, in which
+    all policies draw lots.
+    """
     return [
         Claim(
             statement=f"MNIST: converges faster than {base}",
             where="abstract",
             interval=lead(mnist, BOLT, base, "area"),
-            unit="points of the curve's mean",
+            unit="points of the curve's mean after the warm-up",
             replicates=seeds(mnist),
             scale=mnist["scale"].iloc[0],
         )
@@ -337,13 +388,21 @@ def every_round() -> list[Claim]:
     return [
         _counted("Its updates vary less than those of lots", "abstract", quiet),
         _counted(
-            "Assumption A3 holds: the policy points downhill", "B.4", aligned(runs)
+            "Assumption A3: every update points downhill",
+            "B.4",
+            aligned(runs),
+            how_often("uphill", map(uphill, runs)),
         ),
-        _counted("The global loss never rises", "4", descending),
+        _counted(
+            "The global loss never rises",
+            "4",
+            descending,
+            how_often("up", map(rises, runs)),
+        ),
     ]
 
 
-def _counted(statement: str, where: str, runs: int) -> Claim:
+def _counted(statement: str, where: str, runs: int, detail: str = "") -> Claim:
     """A claim about every watched run, by the number of runs of which it is true."""
     return Claim(
         statement=statement,
@@ -351,10 +410,26 @@ def _counted(statement: str, where: str, runs: int) -> Claim:
         interval=exactly(runs),
         threshold=len(WATCHED) - 0.5,
         unit=f"of {len(WATCHED)} runs",
-        replicates="4 seeds, D = 1 and 2",
+        replicates=f"4 seeds, D = 1 and 2{detail}",
         scale=SEEN,
         ours=where == "ours",
     )
+
+
+def uphill(run: Sequence[theory.Look]) -> float:
+    """In which share of a run's rounds ⟨G, ∇L⟩ is not above zero."""
+    return float(np.mean([look.alignment <= 0 for look in run]))
+
+
+def rises(run: Sequence[theory.Look]) -> float:
+    """In which share of a run's rounds the global loss is above that before."""
+    return float(np.mean(np.diff([look.loss for look in run]) > 0))
+
+
+def how_often(what: str, shares: Iterable[float]) -> str:
+    """The least and the largest of the runs' shares, in words."""
+    shares = list(shares)
+    return f", {what} in {min(shares):.0%} to {max(shares):.0%} of a run's rounds"
 
 
 def aligned(runs: Iterable[Sequence[theory.Look]]) -> int:
@@ -416,7 +491,12 @@ def our_questions(
         score_lowers_noise(),
         *which_part(_cell(regression, 1, "non-IID"), synthetic, mnist),
         *controls(regression, synthetic, mnist),
-        _counted("Corrected: Assumption A3 holds", "ours", aligned(watched(CORRECTED))),
+        _counted(
+            "Corrected, Assumption A3: every update points downhill",
+            "ours",
+            aligned(watched(CORRECTED)),
+            how_often("uphill", map(uphill, watched(CORRECTED))),
+        ),
         rank_of_estimates(),
         twenty_runs(),
     ]
@@ -537,10 +617,13 @@ def controls(
 
 
 def rank_of_estimates() -> Claim:
-    """Whether the estimated covariances can be inverted, by counting."""
+    """Whether the released code's estimated covariances can be inverted, by counting.
+
+    As printed γ_1 = 1 wipes out the start, and the rank is at most T - 1 = 99.
+    """
     paper = figures.tasks.SCALES["paper"]
     return Claim(
-        statement="The estimated covariances are invertible",
+        statement="As released, the estimated covariances are invertible",
         where="ours",
         interval=exactly(1 + paper.rounds - paper.warmup),
         threshold=paper.clients - 0.5,
@@ -552,10 +635,12 @@ def rank_of_estimates() -> Claim:
 
 
 def twenty_runs() -> Claim:
-    """Whether twenty unpaired runs would tell one of Table 1's leads from its ±."""
+    """Whether twenty unpaired runs would tell one of Table 1's leads with two groups
+    from its ±.
+    """
     fewest = int(figures.runs_needed()["runs"].min())
     return Claim(
-        statement="Twenty unpaired runs would show one of Table 1's leads",
+        statement="Twenty unpaired runs would show a lead of Table 1, two groups",
         where="ours",
         interval=exactly(20 - fewest),
         unit="runs to spare",
@@ -565,24 +650,17 @@ def twenty_runs() -> Claim:
     )
 
 
+# The abstract's promises, in its order: convergence under mild assumptions stands for
+# A3, accuracy for one line per experiment against uniform sampling. Chosen without
+# regard to the verdicts.
 HEADLINES = (
-    "Regression, D = 1: steadier than FedAvg",
-    "Regression, D = 2: steadier than FedAvg",
-    "MNIST: steadier than FedAvg",
     "Its updates vary less than those of lots",
+    "Assumption A3: every update points downhill",
     "Regression, D = 1: lower error than FedAvg",
     "Regression, D = 2: lower error than FedAvg",
-    "Regression, D = 1: lower error than Power-of-Choice",
-    "Regression, one group: all policies alike",
     "MNIST: more accurate than FedAvg",
-    "MNIST: more accurate than Power-of-Choice",
-    "MNIST: more accurate than Active FL",
-    "MNIST: more accurate than IFCA",
     "CIFAR-10: more accurate than FedAvg",
     "CIFAR-10: more accurate than all six",
-    "MNIST: RBF is better than the laplacian kernel",
-    "Every other kernel still beats every baseline",
+    "CIFAR-100: more accurate than all six",
     "MNIST: converges faster than FedAvg",
-    "Assumption A3 holds: the policy points downhill",
-    "The global loss never rises",
 )

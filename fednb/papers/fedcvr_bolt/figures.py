@@ -12,7 +12,7 @@ import torch
 
 from ... import claims, data, metrics, plots, tables
 from ...methods import FedCVRBolt
-from ...plots import COLOURS, FAINT, INK, MARKERS, style
+from ...plots import COLOURS, DASHES, FAINT, INK, MARKERS, style
 from ...similarity import covariance_step
 from ..common import read, results
 from . import tasks, theory
@@ -136,14 +136,23 @@ class Grouped(NamedTuple):
     dates: list[np.ndarray]  # (K,) the round when a client was last seen; 0: never
     kinds: np.ndarray  # (K,) each client's most frequent class
 
-    def agreement(self) -> tuple[list[float], list[float]]:
-        """AMI of coalitions with dates, and with kinds, in each of the rounds."""
+    def agreement(self, seen_only: bool = False) -> tuple[list[float], list[float]]:
+        """AMI of coalitions with dates, and with kinds, in each of the rounds.
+
+        ``seen_only`` leaves out clients that were never seen: they are one coalition by
+        necessity, since the server has the same row for all of them.
+        """
         with_dates = []
         with_kinds = []
         for coalitions, dates in zip(self.coalitions, self.dates, strict=True):
-            with_dates.append(metrics.ami(dates, coalitions))
-            with_kinds.append(metrics.ami(self.kinds, coalitions))
+            kept = dates > 0 if seen_only else np.full(len(dates), True)
+            with_dates.append(metrics.ami(dates[kept], coalitions[kept]))
+            with_kinds.append(metrics.ami(self.kinds[kept], coalitions[kept]))
         return with_dates, with_kinds
+
+    def never_seen(self) -> float:
+        """Share of clients that were not seen in the warm-up."""
+        return float((self.dates[0] == 0).mean())
 
 
 def grouped(
@@ -197,10 +206,10 @@ def recorded_groups(dataset: str) -> dict[int, Grouped]:
 
 
 def runs_needed() -> DataFrame:
-    """Table 1's printed leads, in per cent, and the unpaired runs that each would
-    need.
+    """Table 1's printed leads with two groups, in per cent, and the unpaired runs that
+    each would need. With one group the paper claims none.
     """
-    table = printed("1").astype({"D": int})
+    table = printed("1").astype({"D": int}).query("heterogeneity == 'non-IID'")
     bolt = table[table["row"] == BOLT]
     rivals = table[table["row"] != BOLT]
     cells = rivals.merge(bolt, on=["D", "heterogeneity"], suffixes=("", "_bolt"))
@@ -326,18 +335,43 @@ def said_of_images(judged: Sequence[claims.Claim]) -> str:
         about = [c for c in of[TITLES["mnist"]] if c.scale == scale]
         counts = claims.tally(about)
         words.append(
-            f"On MNIST ({about[0].scale}, {about[0].replicates}), of {len(about)} "
-            f"claims {counts['holds']} hold, {counts['fails']} fail and "
-            f"{counts['open']} are open."
+            f"On MNIST ({about[0].scale}, {about[0].replicates}) we judge {len(about)} "
+            f"claims; number that hold: {counts['holds']}, fail: {counts['fails']}, "
+            f"are open: {counts['open']}."
         )
-    for title, claims_of_it in of.items():
-        for claim in claims_of_it:
+    for title in (TITLES["cifar10"], TITLES["cifar100"]):
+        for claim in of[title]:
             if claim.interval is None:
                 words.append(f"{title} cannot be judged here: {claim.reason}.")
     return " ".join(words)
 
 
+def expected_never_seen() -> dict[str, float]:
+    """Share of clients that P of K drawn by lot miss in the warm-up, on average."""
+    laptop = tasks.SCALES["laptop"]
+    paper = tasks.SCALES["paper"]
+    setups = {
+        "the paper": (paper.P / paper.clients, paper.warmup),
+        "regression and Synthetic here": (laptop.drawn.P / 100, laptop.drawn.warmup),
+        "images here": (laptop.P / laptop.clients, laptop.warmup),
+    }
+    return {name: (1 - share) ** rounds for name, (share, rounds) in setups.items()}
+
+
 # --- pictures -------------------------------------------------------------------------
+
+# One colour for a policy on the whole page; rows of forests have none.
+LOTS_COLOUR = COLOURS[0]
+RELEASED_COLOUR = COLOURS[1]
+CORRECTED_COLOUR = COLOURS[2]
+TURNS_COLOUR = COLOURS[3]
+POLICIES = {
+    "by lot": LOTS_COLOUR,
+    "as released": RELEASED_COLOUR,
+    "corrected": CORRECTED_COLOUR,
+    "in turn": TURNS_COLOUR,
+}
+WEIGHTS = {"own": RELEASED_COLOUR, "coalition": CORRECTED_COLOUR}
 
 
 def _figure(
@@ -396,35 +430,40 @@ def poll(
     rng = np.random.default_rng(0)
     everyone = np.arange(len(opinions))
     ways = {"ten at random": [everyone, everyone], "five of each group": groups}
+    colours = dict(zip(ways, (LOTS_COLOUR, RELEASED_COLOUR), strict=True))
     fig, axes = _figure(1, 2, 7.0, 3.0)
     left, right = axes[0]
-    for group, marker in zip(groups, "os", strict=True):
-        left.plot(*opinions[group].T, marker, alpha=0.5)
+    for place, group in enumerate(groups):
+        how = {"color": INK, "alpha": 0.5, "fillstyle": ("full", "none")[place]}
+        left.plot(*opinions[group].T, "os"[place], label=f"group {place}", **how)
+    left.legend()
     for way, sides in ways.items():
         asked = [[rng.choice(side, 5) for side in sides] for _ in range(polls)]
         means = opinions[np.array(asked).reshape(polls, 10)].mean(1)  # (polls, 2)
         off = np.linalg.norm(means - opinions.mean(0), axis=1)
-        right.hist(off, 40, alpha=0.6, label=f"{way}: {off.mean():.3f} on average")
-    right.legend()
+        label = f"{way}: {off.mean():.3f} on average"
+        right.hist(off, 40, color=colours[way], alpha=0.6, label=label)
+    right.legend(fontsize=8.5)
+    right.margins(y=0.45)  # room for the legend
     left.set(title="each client's own line", xlabel="intercept θ₀", ylabel="slope θ₁")
     right.set(title="error of a poll", xlabel="distance from the mean of all")
     right.set_ylabel("polls")
     return fig
 
 
-def visits(runs: Mapping[str, Sequence[theory.WatchedRound]], warmup: int) -> Figure:
-    """Who trained in which round, a panel for each policy."""
-    lines = -(-len(runs) // 2)
-    fig, axes = _figure(lines, 2, 5.8, 2.3 * lines, sharex=True, sharey=True)
-    for ax, (name, past) in zip(axes.flat, runs.items(), strict=True):
-        dots = [(t + 1, k) for t, now in enumerate(past) for k in now.picked]
-        ax.plot(*np.transpose(dots), ".", markersize=3)
-        ax.axvline(warmup + 0.5, color="0.5", linewidth=0.8)
-        ax.set_title(name)
-    for ax in axes[-1]:
-        ax.set_xlabel("round")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("client")
+def waits(runs: Mapping[str, Sequence[theory.WatchedRound]], warmup: int) -> Figure:
+    """How long those picked had waited, after the warm-up: a panel for each policy."""
+    fig, axes = _figure(len(runs), 1, 5.8, 1.35 * len(runs), sharex=True, sharey=True)
+    longest = max(int(now.waited.max()) for past in runs.values() for now in past)
+    bins = np.arange(longest + 2) - 0.5
+    for ax, (name, past) in zip(axes[:, 0], runs.items(), strict=True):
+        late = past[warmup:]
+        picked = np.concatenate([now.waited[now.picked] for now in late])
+        share = np.full(len(picked), 1 / len(picked))
+        ax.hist(picked, bins, weights=share, color=POLICIES[name])
+        ax.set_title(f"{name}: at most {picked.max()} rounds", loc="left")
+    axes[-1, 0].set_xlabel("rounds since a picked client was last seen")
+    fig.supylabel("share of picks", fontsize=10)
     return fig
 
 
@@ -436,7 +475,7 @@ def dates_and_classes(runs: Mapping[str, Grouped]) -> Figure:
     from matplotlib.figure import Figure
 
     style()
-    fig = Figure(figsize=(5.8, 4.3 * len(runs)))
+    fig = Figure(figsize=(6.6, 4.3 * len(runs)))
     mosaic: list[Any] = []
     for name in runs:
         mosaic += [[f"{name}: by date", f"{name}: by class"], [name, name]]
@@ -444,34 +483,50 @@ def dates_and_classes(runs: Mapping[str, Grouped]) -> Figure:
     for name, run in runs.items():
         by_date = axes[f"{name}: by date"]
         by_class = axes[f"{name}: by class"]
-        _stacks(by_date, run.coalitions[-1], run.dates[-1], "viridis")
-        _stacks(by_class, run.coalitions[-1], run.kinds, "tab10")
+        dates = _stacks(by_date, run.coalitions[-1], run.dates[-1], "viridis")
+        classes = _stacks(by_class, run.coalitions[-1], run.kinds, "tab10", (-0.5, 9.5))
+        fig.colorbar(dates, ax=by_date, label="last seen in round")
+        fig.colorbar(
+            classes, ax=by_class, label="most frequent class", ticks=range(0, 10, 3)
+        )
         by_date.set_title(f"{name}: by date")
         by_class.set_title(f"{name}: by class")
         with_dates, with_kinds = run.agreement()
         ax = axes[name]
-        ax.plot(run.rounds, with_dates, label="with the date")
-        ax.plot(run.rounds, with_kinds, "--", label="with the class")
+        ax.plot(run.rounds, with_dates, color=INK, label="with the date")
+        ax.plot(run.rounds, with_kinds, "--", color="0.55", label="with the class")
         ax.axhline(0, color=INK, linewidth=0.8)
-        ax.set(xlabel="round", ylabel="AMI of coalitions", ylim=(-0.2, 0.8))
+        ax.set(xlabel="round", ylabel="AMI of coalitions", ylim=(-0.2, 0.9))
         ax.legend(loc="upper right", ncols=2, fontsize=8.5)
     return fig
 
 
-def _stacks(ax: Axes, coalitions: np.ndarray, colours: np.ndarray, cmap: str) -> None:
-    """Clients as squares, stacked by coalition, sorted and coloured by some number."""
+def _stacks(
+    ax: Axes,
+    coalitions: np.ndarray,
+    colours: np.ndarray,
+    cmap: str,
+    limits: tuple[float, float] | None = None,
+) -> Any:
+    """Clients as squares, stacked by coalition, sorted and coloured by some number.
+
+    Returns what a colour bar needs.
+    """
+    low, high = limits or (colours.min(), colours.max())
     places = []
     shades = []
     order = np.argsort(-np.bincount(coalitions))
     for x, p in enumerate(order):
         members = np.sort(colours[coalitions == p])
-        places += [(x, y) for y in range(len(members))]
+        places += [(x, y + 1) for y in range(len(members))]
         shades += members.tolist()
     size = 900 / max(np.bincount(coalitions).max(), 20)
     x, y = np.transpose(places)
-    ax.scatter(x, y, c=shades, cmap=cmap, marker="s", s=size)
-    ax.set(xlabel="coalition", ylabel="its clients", xticks=[], yticks=[])
+    how = {"cmap": cmap, "marker": "s", "s": size, "vmin": low, "vmax": high}
+    drawn = ax.scatter(x, y, c=shades, **how)
+    ax.set(xlabel="coalition", ylabel="number of clients", xticks=[])
     ax.margins(0.12)
+    return drawn
 
 
 def choice_over_beta(
@@ -480,9 +535,11 @@ def choice_over_beta(
     """How freely representatives are drawn, for any β; dotted: the paper's β = 1."""
     fig, axes = _figure(1, 1, 6.4, 3.2)
     ax = axes[0, 0]
+    colours = (RELEASED_COLOUR, RELEASED_COLOUR, CORRECTED_COLOUR, COLOURS[4])
     for i, (name, past) in enumerate(runs.items()):
         free = [theory.freedom(past, beta) for beta in betas]
-        ax.semilogx(betas, free, f"{MARKERS[i]}-", markersize=4, label=name)
+        line = f"{MARKERS[i]}{DASHES[i]}"
+        ax.semilogx(betas, free, line, color=colours[i], markersize=4, label=name)
     ax.axvline(1, color="0.5", linestyle=":")
     ax.set(xlabel="β", ylabel="entropy, as a share of lots", ylim=(0, 1.05))
     ax.legend(fontsize=8.5)
@@ -491,22 +548,22 @@ def choice_over_beta(
 
 def uphill(runs: Mapping[str, Sequence[theory.Look]], warmup: int) -> Figure:
     """Alignment, noise and global loss of watched runs, round by round."""
-    fig, axes = _figure(3, 1, 5.8, 6.2, sharex=True)
+    fig, axes = _figure(3, 1, 5.8, 6.6, sharex=True)
     alignment, noise, loss = axes[:, 0]
-    for i, (name, found) in enumerate(runs.items()):
+    for name, found in runs.items():
         rounds = np.arange(warmup + 1, warmup + len(found) + 1)
-        how = {"color": COLOURS[i], "linewidth": 1.4, "label": name}
+        how = {"color": POLICIES[name], "linewidth": 1.4, "label": name}
         alignment.plot(rounds, [look.alignment for look in found], **how)
         noise.semilogy(rounds, [look.noise for look in found], **how)
         loss.plot(rounds, [look.loss for look in found], **how)
     alignment.axhline(0, color=INK, linewidth=1)
     alignment.set_yscale("symlog", linthresh=2)
-    alignment.set_title("A3: ⟨G, ∇L⟩ / ‖∇L‖², above 0?")
-    alignment.legend(fontsize=8.5)
-    noise.axhline(1, color=INK, linewidth=1)
-    noise.set_title("variance of an update (by lot: 1)")
-    loss.set_title("global training loss")
-    loss.set_xlabel("round")
+    alignment.set(title="A3 wants this above 0", ylabel="⟨G, ∇L⟩ / ‖∇L‖²")
+    noise.axhline(1, color=LOTS_COLOUR, linewidth=1.4, label="by lot")
+    noise.set(title="variance of an update within a round", ylabel="times that by lot")
+    loss.set(title="global loss on training data", ylabel="loss", xlabel="round")
+    handles, names = noise.get_legend_handles_labels()
+    fig.legend(handles, names, ncols=3, loc="outside upper center", fontsize=8.5)
     return fig
 
 
@@ -517,18 +574,23 @@ def goals(
 
     Assumption A3 fails in the disc between the mean and what own weights bring.
     """
-    fig, axes = _figure(1, 1, 4.6, 3.6)
+    fig, axes = _figure(1, 1, 6.2, 3.6)
     ax = axes[0, 0]
     middle = z.mean(0)
-    ax.scatter(*z.T, c=[COLOURS[p] for p in coalitions], s=18, alpha=0.7)
+    for p in range(coalitions.max() + 1):
+        goals = z[coalitions == p]
+        label = f"goals of coalition {p + 1}"
+        ax.plot(*goals.T, MARKERS[p], color="0.55", markersize=4, label=label)
     bias = brought["own"] - middle
     radius = float(np.linalg.norm(bias)) / 2
-    ax.add_patch(_circle(middle + bias / 2, radius, alpha=0.3))
-    for name, colour in zip(brought, COLOURS[3:], strict=False):
-        ax.plot(*brought[name], "*", color=colour, markersize=13, label=f"{name}: z̃")
+    disc = {"alpha": 0.3, "color": RELEASED_COLOUR}
+    ax.add_patch(_circle(middle + bias / 2, radius, **disc))
+    for name, colour in WEIGHTS.items():
+        label = f"weight: {name}, z̃"
+        ax.plot(*brought[name], "*", color=colour, markersize=13, label=label)
     ax.plot(*middle, "k+", markersize=16, label="z̄, the minimum")
     ax.set(aspect="equal", xlabel="θ₁", ylabel="θ₂", title="A3 fails in the disc")
-    ax.legend(fontsize=8.5)
+    ax.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
 
@@ -539,20 +601,26 @@ def floors(
     fig, axes = _figure(1, len(ends), 3.3 * len(ends), 3.1)
     for ax, (title, lines) in zip(axes[0], ends.items(), strict=True):
         for i, (name, end) in enumerate(lines.items()):
-            ax.loglog(etas, end, f"{MARKERS[i]}-", color=COLOURS[3 + i], label=name)
-        ax.set(title=title, xlabel="learning rate η", ylabel="mean ‖∇L‖²")
+            colour = WEIGHTS.get(name.removeprefix("weight: "), INK)
+            ax.loglog(etas, end, f"{MARKERS[i]}-", color=colour, label=name)
+        ax.set(title=title, xlabel="learning rate η", ylabel="mean ‖∇L‖²  (better ↓)")
         ax.minorticks_off()
         ax.set_xticks(etas, [f"{eta:g}" for eta in etas])
-        ax.legend(fontsize=8.5)
+        ax.legend(fontsize=8.5, loc="center left")
     return fig
 
 
 def forest(
-    panels: Mapping[str, DataFrame], xlabel: str, line: float = 0.0, log: bool = False
+    panels: Mapping[str, DataFrame],
+    xlabel: str,
+    line: float = 0.0,
+    log: bool = False,
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """Mean and interval of each row, a panel for each frame of `differences`.
 
-    A square, in another colour, has an interval that excludes the line.
+    A dark square has an interval that excludes the line, a grey circle one that
+    contains it. What lies beyond ``limits`` is cut off, with an arrow and its mean.
     """
     names = list(dict.fromkeys(row for part in panels.values() for row in part["row"]))
     height = 0.27 * len(names) + 0.9
@@ -563,16 +631,32 @@ def forest(
         for cell in part.itertuples():
             place = names.index(cell.row)
             clear = cell.low > line or cell.high < line
-            colour = COLOURS[1] if clear else COLOURS[0]
+            colour = INK if clear else "0.6"
+            if limits and not limits[0] < cell.mean < limits[1]:
+                _beyond(ax, cell.mean, place, limits)
+                continue
             ax.plot([cell.low, cell.high], [place, place], color=colour, lw=1.8)
             ax.plot(cell.mean, place, "s" if clear else "o", color=colour, ms=4.5)
         if log:
             ax.set_xscale("log")
+        if limits:
+            ax.set_xlim(limits)
         ax.set(title=title, xlabel=xlabel)
         ax.grid(axis="y", color=FAINT)
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
     return fig
+
+
+def _beyond(ax: Axes, mean: float, place: int, limits: tuple[float, float]) -> None:
+    """An arrow at the edge, and the mean that lies beyond it."""
+    right = mean > limits[1]
+    edge = limits[int(right)]
+    how: dict[str, Any] = {"va": "center", "fontsize": 8.5, "color": INK}
+    if right:
+        ax.text(edge, place, f"{mean:+.0f} ▶", ha="right", **how)
+    else:
+        ax.text(edge, place, f"◀ {mean:+.0f}", ha="left", **how)
 
 
 def learning(rows: Sequence[str]) -> Figure:
