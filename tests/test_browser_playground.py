@@ -39,6 +39,12 @@ TITLES = """
 const titles = document.querySelectorAll(".fednb-playground .fx-title");
 return [...titles].map((e) => e.textContent);
 """
+TAB = """
+const page = arguments[0].closest(".widget-tab-contents > *");
+return [...page.parentNode.children].indexOf(page);
+"""
+BOTTOM = "return arguments[0].getBoundingClientRect().bottom"
+TO_THE_TOP = "document.querySelector('.fednb-playground').scrollIntoView()"
 TEXT = "return document.querySelector('.fednb-playground').textContent"
 
 
@@ -88,14 +94,34 @@ class Panel:
         self.wait(lambda: not button.get_property("disabled"), f"{name} to be enabled")
         self.browser.js("arguments[0].click()", button)
 
+    def open_tab(self, words):
+        """Show a tab of the panel by the words on it."""
+        tabs = self.browser.all(".fednb-playground .lm-TabBar-tab")
+        next(tab for tab in tabs if words in tab.text).click()
+
+    def reveal(self, element):
+        """Open the tab that an element is on."""
+        place = self.browser.js(TAB, element)
+        self.browser.all(".fednb-playground .lm-TabBar-tab")[place].click()
+
     def choose(self, label, option):
         from selenium.webdriver.support.ui import Select
 
-        Select(self.find("select", label)).select_by_visible_text(option)
+        box = self.find("select", label)
+        self.reveal(box)
+        Select(box).select_by_visible_text(option)
+
+    def unfold(self):
+        """Show the parameters of all methods."""
+        for fold in self.browser.all(
+            ".fednb-playground .jupyter-widget-Collapse-header"
+        ):
+            self.browser.js("arguments[0].click()", fold)
 
     def type(self, label, value):
         """Write a number into the box beside a slider."""
         box = self.find(".widget-readout", label)
+        self.reveal(box)
         self.browser.js("arguments[0].focus(); arguments[0].textContent = ''", box)
         box.send_keys(f"{value}\n")
 
@@ -119,9 +145,39 @@ class Panel:
         )
 
 
+def lower_edge(lab, name):
+    """How far below the upper edge of the window a button ends."""
+    return lab.browser.js(BOTTOM, lab.find("button", name))
+
+
 def rounds_shown(status):
     """The rounds in ``paused · round 10, 7 of 300 · ...``: ``10, 7 of 300``."""
     return re.search(r"round (.* of \d+)", status)[1]
+
+
+@pytest.mark.parametrize("tab", ["clients", "round", "methods"])
+def test_run_is_on_the_first_screen(lab, tab):
+    """Panel at the top of a laptop's window: Run, Pause and Stop can be seen.
+
+    Also with the parameters of a method with many fields unfolded.
+    """
+    lab.browser.resize(1280, 720)
+    try:
+        lab.open_tab(tab)
+        if tab == "methods":
+            lab.choose("method 2", "FedGWC")
+            lab.unfold()
+        lab.browser.js(TO_THE_TOP)
+        for name in ("Run", "Pause", "Stop"):
+            lab.wait(
+                lambda name=name: 0 < lower_edge(lab, name) < 690,
+                f"{name} on the first screen; it ends at {lower_edge(lab, name)}",
+            )
+    finally:
+        if tab == "methods":
+            lab.choose("method 2", "WeCFL")
+        lab.open_tab("clients")
+        lab.browser.resize(1280, 1400)
 
 
 def test_the_class_map_follows_a_slider_at_once(lab):
@@ -154,6 +210,7 @@ def test_choose_run_change_and_stop(lab):
     )
 
     lab.type("seed", 3)  # the panel answers while it trains
+    lab.says("These pictures belong to the run before: press Stop, then Run")
     lab.press("As code")
     lab.says("methods.IFCA(clusters=4)")
 
