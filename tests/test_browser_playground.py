@@ -39,9 +39,17 @@ TITLES = """
 const titles = document.querySelectorAll(".fednb-playground .fx-title");
 return [...titles].map((e) => e.textContent);
 """
+TABS = ".fednb-playground .lm-TabBar-tab"
 TAB = """
 const page = arguments[0].closest(".widget-tab-contents > *");
 return [...page.parentNode.children].indexOf(page);
+"""
+UNFOLD = """
+const name = ".jupyter-widget-Collapse";
+const folds = document.querySelectorAll(`.fednb-playground ${name}`);
+for (const fold of folds)
+  if (!fold.classList.contains("jupyter-widget-Collapse-open"))
+    fold.querySelector(`${name}-header`).click();
 """
 BOTTOM = "return arguments[0].getBoundingClientRect().bottom"
 TO_THE_TOP = "document.querySelector('.fednb-playground').scrollIntoView()"
@@ -94,15 +102,14 @@ class Panel:
         self.wait(lambda: not button.get_property("disabled"), f"{name} to be enabled")
         self.browser.js("arguments[0].click()", button)
 
-    def open_tab(self, words):
-        """Show a tab of the panel by the words on it."""
-        tabs = self.browser.all(".fednb-playground .lm-TabBar-tab")
-        next(tab for tab in tabs if words in tab.text).click()
+    def open_tab(self, place):
+        """Show a tab of the panel: 0 the clients, 1 a round, 2 the methods."""
+        self.wait(lambda: len(self.browser.all(TABS)) == 3, "three tabs")
+        self.browser.all(TABS)[place].click()
 
     def reveal(self, element):
         """Open the tab that an element is on."""
-        place = self.browser.js(TAB, element)
-        self.browser.all(".fednb-playground .lm-TabBar-tab")[place].click()
+        self.open_tab(self.browser.js(TAB, element))
 
     def choose(self, label, option):
         from selenium.webdriver.support.ui import Select
@@ -111,12 +118,16 @@ class Panel:
         self.reveal(box)
         Select(box).select_by_visible_text(option)
 
-    def unfold(self):
-        """Show the parameters of all methods."""
-        for fold in self.browser.all(
-            ".fednb-playground .jupyter-widget-Collapse-header"
-        ):
-            self.browser.js("arguments[0].click()", fold)
+    def unfold(self, label):
+        """Show the parameters of the methods, until the field of a label is seen."""
+
+        def is_seen():
+            field = self.browser.js(FIND, "select", label)
+            if field is not None and not field.is_displayed():
+                self.browser.js(UNFOLD)
+            return field is not None and field.is_displayed()
+
+        self.wait(is_seen, f"the field {label}")
 
     def type(self, label, value):
         """Write a number into the box beside a slider."""
@@ -155,7 +166,7 @@ def rounds_shown(status):
     return re.search(r"round (.* of \d+)", status)[1]
 
 
-@pytest.mark.parametrize("tab", ["clients", "round", "methods"])
+@pytest.mark.parametrize("tab", [0, 1, 2], ids=["clients", "round", "methods"])
 def test_run_is_on_the_first_screen(lab, tab):
     """Panel at the top of a laptop's window: Run, Pause and Stop can be seen.
 
@@ -163,10 +174,10 @@ def test_run_is_on_the_first_screen(lab, tab):
     """
     lab.browser.resize(1280, 720)
     try:
-        lab.open_tab(tab)
-        if tab == "methods":
+        if tab == 2:
             lab.choose("method 2", "FedGWC")
-            lab.unfold()
+            lab.unfold("aggregator")
+        lab.open_tab(tab)
         lab.browser.js(TO_THE_TOP)
         for name in ("Run", "Pause", "Stop"):
             lab.wait(
@@ -174,9 +185,9 @@ def test_run_is_on_the_first_screen(lab, tab):
                 f"{name} on the first screen; it ends at {lower_edge(lab, name)}",
             )
     finally:
-        if tab == "methods":
+        if tab == 2:
             lab.choose("method 2", "WeCFL")
-        lab.open_tab("clients")
+        lab.open_tab(0)
         lab.browser.resize(1280, 1400)
 
 

@@ -44,7 +44,7 @@ COLUMNS = {  # up to three side by side, one on a narrow screen
 }
 SCROLLS = {  # a long list of fields does not push Run off the screen
     "display": "block",
-    "max_height": "300px",
+    "max_height": "230px",
     "overflow": "auto",
 }
 PRESET_NOTES = {
