@@ -618,6 +618,7 @@ def test_a_site_is_a_folder_for_a_web_server(tiny):
     site = tiny.root / "_build" / "site"
     assert (site / "one.html").exists() and (site / ".nojekyll").exists()
     assert not (site / ".buildinfo").exists()
+    assert not list(site.rglob("*macros*")), "templates of the theme, with dead links"
 
 
 @pytest.mark.parametrize("address", ["", "https://github.com/somebody/fednb"])
@@ -632,7 +633,16 @@ def test_launch_buttons_need_an_address(tiny, address):
     code, said = tiny.build("html")
     assert code == 0, said
     page = Page((tiny.root / "_build" / "html" / "one.html").read_text())
-    assert any("mybinder.org" in link for link in page.links) == bool(address)
+    launched = [link for link in page.links if "somebody" in link]
+    if address:
+        copy = "somebody/fednb"
+        colab = f"https://colab.research.google.com/github/{copy}/blob/main"
+        binder = f"https://mybinder.org/v2/gh/{copy}/main?urlpath=lab/tree"
+        assert f"{colab}/book/one.ipynb" in launched
+        assert f"{binder}/book/one.ipynb" in launched
+    else:
+        assert not launched
+        assert not [link for link in page.links if "colab" in link or "binder" in link]
     assert "About 5 minutes to read" in page.text
     texts = tiny.root / "_build" / "html" / "_static" / "search_texts.js"
     assert '"one.html": "One' in texts.read_text()
