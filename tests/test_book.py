@@ -7,6 +7,7 @@ import doctest
 import hashlib
 import html
 import importlib
+import importlib.machinery
 import importlib.util
 import re
 import shutil
@@ -680,12 +681,21 @@ def test_the_install_cell_installs_only_where_nothing_is(tiny, monkeypatch, tmp_
     (there / "fednb" / "book").mkdir(parents=True)
     monkeypatch.chdir(there)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    folder = importlib.machinery.ModuleSpec("fednb", None)  # what Python makes of one
+    for found in (None, folder):
+        done.clear()
+        monkeypatch.chdir(there)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, f=found: f)
+        exec(cells[1].source, {})
+        clone, install = done
+        assert clone[:2] == ["git", "clone"] and where in clone
+        assert install[-1] == "fednb[papers]"
+        assert Path.cwd() == there / "fednb" / "book"
+    (there / "fednb" / "pyproject.toml").touch()  # a clone of an earlier attempt
+    done.clear()
+    monkeypatch.chdir(there)
     exec(cells[1].source, {})
-    clone, install = done
-    assert clone[:2] == ["git", "clone"] and where in clone
-    assert install[-1] == "fednb[papers]"
-    assert Path.cwd() == there / "fednb" / "book"
+    assert done == [install]
     config.write_text(config.read_text().replace(where, ""))
     launch.main()
     assert [cell.id for cell in nbformat.read(chapter, as_version=4).cells] == [
