@@ -7,6 +7,7 @@ import doctest
 import hashlib
 import html
 import importlib
+import importlib.machinery
 import importlib.util
 import re
 import shutil
@@ -618,6 +619,7 @@ def test_a_site_is_a_folder_for_a_web_server(tiny):
     site = tiny.root / "_build" / "site"
     assert (site / "one.html").exists() and (site / ".nojekyll").exists()
     assert not (site / ".buildinfo").exists()
+    assert not list(site.rglob("*macros*")), "templates of the theme, with dead links"
 
 
 @pytest.mark.parametrize("address", ["", "https://github.com/somebody/fednb"])
@@ -632,7 +634,16 @@ def test_launch_buttons_need_an_address(tiny, address):
     code, said = tiny.build("html")
     assert code == 0, said
     page = Page((tiny.root / "_build" / "html" / "one.html").read_text())
-    assert any("mybinder.org" in link for link in page.links) == bool(address)
+    launched = [link for link in page.links if "somebody" in link]
+    if address:
+        copy = "somebody/fednb"
+        colab = f"https://colab.research.google.com/github/{copy}/blob/main"
+        binder = f"https://mybinder.org/v2/gh/{copy}/main?urlpath=lab/tree"
+        assert f"{colab}/book/one.ipynb" in launched
+        assert f"{binder}/book/one.ipynb" in launched
+    else:
+        assert not launched
+        assert not [link for link in page.links if "colab" in link or "binder" in link]
     assert "About 5 minutes to read" in page.text
     texts = tiny.root / "_build" / "html" / "_static" / "search_texts.js"
     assert '"one.html": "One' in texts.read_text()
@@ -670,12 +681,21 @@ def test_the_install_cell_installs_only_where_nothing_is(tiny, monkeypatch, tmp_
     (there / "fednb" / "book").mkdir(parents=True)
     monkeypatch.chdir(there)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    folder = importlib.machinery.ModuleSpec("fednb", None)  # what Python makes of one
+    for found in (None, folder):
+        done.clear()
+        monkeypatch.chdir(there)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, f=found: f)
+        exec(cells[1].source, {})
+        clone, install = done
+        assert clone[:2] == ["git", "clone"] and where in clone
+        assert install[-1] == "fednb[papers]"
+        assert Path.cwd() == there / "fednb" / "book"
+    (there / "fednb" / "pyproject.toml").touch()  # a clone of an earlier attempt
+    done.clear()
+    monkeypatch.chdir(there)
     exec(cells[1].source, {})
-    clone, install = done
-    assert clone[:2] == ["git", "clone"] and where in clone
-    assert install[-1] == "fednb[papers]"
-    assert Path.cwd() == there / "fednb" / "book"
+    assert done == [install]
     config.write_text(config.read_text().replace(where, ""))
     launch.main()
     assert [cell.id for cell in nbformat.read(chapter, as_version=4).cells] == [

@@ -103,6 +103,17 @@ for (const element of document.querySelectorAll(`article ${arguments[0]}`)) {
 }
 return found;
 """
+# What is wider than the paper, and what a fold shows only after a while.
+OFF_PAPER = """
+return [...document.querySelectorAll("article :is(table, pre, svg, img)")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 2)
+  .map(e => `${e.getBoundingClientRect().right}: ${e.outerHTML.slice(0, 80)}`);
+"""
+FADING = """
+return document.getAnimations()
+  .filter(a => a.effect.target?.closest("article"))
+  .map(a => a.effect.target.outerHTML.slice(0, 80));
+"""
 SMALL = """
 const found = [];
 for (const control of arguments[0].querySelectorAll("input, button, select, label")) {
@@ -205,6 +216,22 @@ def test_nothing_is_cut_off_on_a_laptop(book, page):
     browser.js(UNFOLD)
     assert not browser.js(CUT_OFF, "pre")
     assert not browser.js(CUT_OFF, "table")
+
+
+@each_page
+def test_a_printed_page_is_whole(book, page):
+    """On A4 nothing leaves the paper, and what was folded can be seen at once."""
+    browser = book(page, width=673)  # 210 mm less two margins of 16 mm
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.js("window.dispatchEvent(new Event('beforeprint'))")
+        assert not browser.js(OFF_PAPER)
+        assert not browser.js(FADING)
+        assert not browser.js(
+            "return [...document.querySelectorAll('article details:not([open])')]"
+        )
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_what_is_cut_off_is_found(book):

@@ -39,6 +39,20 @@ TITLES = """
 const titles = document.querySelectorAll(".fednb-playground .fx-title");
 return [...titles].map((e) => e.textContent);
 """
+TABS = ".fednb-playground .lm-TabBar-tab"
+TAB = """
+const page = arguments[0].closest(".widget-tab-contents > *");
+return [...page.parentNode.children].indexOf(page);
+"""
+UNFOLD = """
+const name = ".jupyter-widget-Collapse";
+const folds = document.querySelectorAll(`.fednb-playground ${name}`);
+for (const fold of folds)
+  if (!fold.classList.contains("jupyter-widget-Collapse-open"))
+    fold.querySelector(`${name}-header`).click();
+"""
+BOTTOM = "return arguments[0].getBoundingClientRect().bottom"
+TO_THE_TOP = "document.querySelector('.fednb-playground').scrollIntoView()"
 TEXT = "return document.querySelector('.fednb-playground').textContent"
 
 
@@ -88,14 +102,37 @@ class Panel:
         self.wait(lambda: not button.get_property("disabled"), f"{name} to be enabled")
         self.browser.js("arguments[0].click()", button)
 
+    def open_tab(self, place):
+        """Show a tab of the panel: 0 the clients, 1 a round, 2 the methods."""
+        self.wait(lambda: len(self.browser.all(TABS)) == 3, "three tabs")
+        self.browser.all(TABS)[place].click()
+
+    def reveal(self, element):
+        """Open the tab that an element is on."""
+        self.open_tab(self.browser.js(TAB, element))
+
     def choose(self, label, option):
         from selenium.webdriver.support.ui import Select
 
-        Select(self.find("select", label)).select_by_visible_text(option)
+        box = self.find("select", label)
+        self.reveal(box)
+        Select(box).select_by_visible_text(option)
+
+    def unfold(self, label):
+        """Show the parameters of the methods, until the field of a label is seen."""
+
+        def is_seen():
+            field = self.browser.js(FIND, "select", label)
+            if field is not None and not field.is_displayed():
+                self.browser.js(UNFOLD)
+            return field is not None and field.is_displayed()
+
+        self.wait(is_seen, f"the field {label}")
 
     def type(self, label, value):
         """Write a number into the box beside a slider."""
         box = self.find(".widget-readout", label)
+        self.reveal(box)
         self.browser.js("arguments[0].focus(); arguments[0].textContent = ''", box)
         box.send_keys(f"{value}\n")
 
@@ -119,9 +156,39 @@ class Panel:
         )
 
 
+def lower_edge(lab, name):
+    """How far below the upper edge of the window a button ends."""
+    return lab.browser.js(BOTTOM, lab.find("button", name))
+
+
 def rounds_shown(status):
     """The rounds in ``paused · round 10, 7 of 300 · ...``: ``10, 7 of 300``."""
     return re.search(r"round (.* of \d+)", status)[1]
+
+
+@pytest.mark.parametrize("tab", [0, 1, 2], ids=["clients", "round", "methods"])
+def test_run_is_on_the_first_screen(lab, tab):
+    """Panel at the top of a laptop's window: Run, Pause and Stop can be seen.
+
+    Also with the parameters of a method with many fields unfolded.
+    """
+    lab.browser.resize(1280, 720)
+    try:
+        if tab == 2:
+            lab.choose("method 2", "FedGWC")
+            lab.unfold("aggregator")
+        lab.open_tab(tab)
+        lab.browser.js(TO_THE_TOP)
+        for name in ("Run", "Pause", "Stop"):
+            lab.wait(
+                lambda name=name: 0 < lower_edge(lab, name) < 690,
+                f"{name} on the first screen; it ends at {lower_edge(lab, name)}",
+            )
+    finally:
+        if tab == 2:
+            lab.choose("method 2", "WeCFL")
+        lab.open_tab(0)
+        lab.browser.resize(1280, 1400)
 
 
 def test_the_class_map_follows_a_slider_at_once(lab):
@@ -154,6 +221,7 @@ def test_choose_run_change_and_stop(lab):
     )
 
     lab.type("seed", 3)  # the panel answers while it trains
+    lab.says("These pictures belong to the run before: press Stop, then Run")
     lab.press("As code")
     lab.says("methods.IFCA(clusters=4)")
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import ipywidgets
 import numpy as np
@@ -473,6 +473,20 @@ def test_a_form_is_made_of_the_right_widgets():
     assert forms.field_notes(FeSEM)["settle"] == forms.field_notes(WeCFL)["settle"]
 
 
+@pytest.mark.parametrize("cls", methods.ALL, ids=lambda cls: cls.__name__)
+def test_every_field_has_a_note_that_says_what_it_does(cls):
+    """Not a word such as "as_released"; and of a choice, what can be chosen."""
+    notes = forms.field_notes(cls)
+    rules = checks.rules(made(cls))
+    for field in fields(cls):
+        note = notes.get(field.name, "")
+        assert len(note.split()) >= 4, f"{cls.__name__}.{field.name}: {note!r}"
+        rule = rules.get(field.name)
+        if rule is not None and rule.kind == "choice":
+            for option in rule.options:
+                assert f'"{option}"' in note, f"{cls.__name__}.{field.name}: {option}"
+
+
 def test_a_slider_adds_no_digits_of_its_own():
     form = Form(FedSoft())
     form.widgets["smoother"].value = 0.05000345
@@ -615,6 +629,29 @@ def test_the_buttons_do_what_they_say(panel, gate):
     assert panel.status.value == "ready"
     wait_for(lambda: panel.board.panels == [])
     wait_for(lambda: threads("playground painter") == [])
+
+
+def test_pictures_of_earlier_settings_are_marked(panel, gate):
+    panel.lr.value = 0.1
+    assert panel.earlier.value == ""  # there are no pictures yet
+    panel.run_button.click()
+    gate.let()
+    wait_for(lambda: len(panel.board.panels) > 4)
+    assert panel.earlier.value == ""
+    panel.lr.value = 0.5
+    assert "belong to the run before: press Stop, then Run" in panel.earlier.value
+    panel.lr.value = 0.1
+    assert panel.earlier.value == ""  # as it was when they were drawn
+    panel.slots[1].name.value = "WeCFL"
+    panel.stop_button.click()
+    assert "press Run for new ones" in panel.earlier.value
+    panel.slots[1].form.widgets["clusters"].value = 3
+    panel.run_button.click()
+    assert panel.earlier.value == ""
+    panel.clients.value = 9
+    assert panel.earlier.value != ""
+    panel.reset_button.click()
+    assert panel.earlier.value == ""
 
 
 def threads(name):

@@ -14,7 +14,7 @@ window.addEventListener("DOMContentLoaded", () => {
   for (const link of document.querySelectorAll(".dropdown-download-buttons a")) link.setAttribute("download", "");
 });
 
-// On paper every fold is open; afterwards those that the reader had closed are closed again.
+// On paper folds are open, but for folded code, which fednb.css leaves out; afterwards those that the reader had closed are closed again.
 let opened = [];
 window.addEventListener("beforeprint", () => {
   opened = [...document.querySelectorAll("article details:not([open])")];

@@ -24,8 +24,10 @@ import os
 import subprocess
 import sys
 
-if importlib.util.find_spec("fednb") is None:
-    subprocess.run(["git", "clone", "--depth=1", "{address}", "fednb"], check=True)
+found = importlib.util.find_spec("fednb")
+if found is None or found.origin is None:  # nothing, or a mere folder of that name
+    if not os.path.exists("fednb/pyproject.toml"):
+        subprocess.run(["git", "clone", "--depth=1", "{address}", "fednb"], check=True)
     pip = [sys.executable, "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, "--editable", "fednb[papers]"], check=True)
     sys.path.insert(0, os.path.abspath("fednb"))

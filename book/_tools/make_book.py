@@ -81,7 +81,9 @@ def site() -> int:
         return code
     target = BUILD / "site"
     shutil.rmtree(target, ignore_errors=True)
-    unwanted = shutil.ignore_patterns(".buildinfo*", "objects.inv", "reports")
+    unwanted = shutil.ignore_patterns(
+        ".buildinfo*", "objects.inv", "reports", "*webpack-macros.html"
+    )
     shutil.copytree(BUILD / "html", target, ignore=unwanted)
     (target / ".nojekyll").touch()  # GitHub would leave out folders such as _static
     print(f"site: put {target.relative_to(ROOT)} on any web server")

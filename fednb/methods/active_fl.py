@@ -45,14 +45,17 @@ class ActiveFL:
     of them by a softmax.
     """
 
-    sampled: int | float = 10
-    alpha1: float = 0.75  # share of clients, of lowest value, that the softmax excludes
-    alpha2: float = 0.01  # inverse temperature
-    alpha3: float = 0.1  # share of the m clients that is drawn uniformly
+    sampled: int | float = 10  # clients per round: a number, or a fraction
+    # α₁, share of clients, of lowest value, that the softmax excludes
+    alpha1: float = 0.75
+    # α₂, inverse temperature: the larger, the more the highest values are preferred
+    alpha2: float = 0.01
+    alpha3: float = 0.1  # α₃, share of the clients that is drawn uniformly
     # so many clients are drawn uniformly and asked for their present value; only they
     # may be chosen. None: all clients, with the values of their last training
     candidates: int | None = None
-    scaled: bool = True  # v_k = √n_k times the mean loss; False: the mean loss
+    # a client's value v_k is √n_k times its mean loss; False: the mean loss
+    scaled: bool = True
 
     def __post_init__(self) -> None:
         checks.fields(

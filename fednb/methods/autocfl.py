@@ -56,8 +56,9 @@ class AutoCFL:
     revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
 
     sampled: int | float = 1.0  # after the vote; in it all clients take part
-    voting: int = 2  # warm-up: rounds in which all vote
-    adjust: bool = True  # all do as many steps as the median client does in its epochs
+    voting: int = 2  # warm-up: rounds in which all clients train and their updates vote
+    # all clients do as many steps as the median client does in its epochs
+    adjust: bool = True
     n_max: int = 10  # most clusters in one vote
 
     def __post_init__(self) -> None:

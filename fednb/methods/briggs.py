@@ -47,14 +47,22 @@ class BriggsHC:
     """
 
     warmup: int = 20  # warm-up: no split in these first rounds
-    # a distance by the metric; OCFL's authors tried cosine distances from 0.05 to 0.4
+    # clients nearer than this distance are merged; OCFL's authors tried cosine
+    # distances from 0.05 to 0.4
     threshold: float = 0.4
-    metric: str = "cosine"  # or "euclidean", "manhattan"
-    linkage: str = "average"  # or "complete", "single"
-    sampled: int | float = 1.0
-    update: str = "parameters"  # or the whole "state", see OCFL
-    aggregation: str = "samples"  # or "equal"
-    swapped: bool = False  # similarities in the place of distances
+    # distance between two updates: "cosine", "euclidean" or "manhattan"
+    metric: str = "cosine"
+    # distance between two groups: the "average" one, the largest ("complete") or the
+    # smallest ("single")
+    linkage: str = "average"
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # what is compared: how the "parameters" moved; or the whole "state", with
+    # BatchNorm's statistics and batch counters
+    update: str = "parameters"
+    # how much a client counts in its cluster's average: by "samples", or all "equal"
+    aggregation: str = "samples"
+    # released code: similarities are clustered as if they were distances
+    swapped: bool = False
 
     def __post_init__(self) -> None:
         checks.fields(

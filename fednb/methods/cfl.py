@@ -68,12 +68,18 @@ class CFL:
     more client updates than ``sampled`` says.
     """
 
-    sampled: int | float = 1.0
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # split only if the cluster's mean update is shorter than this, ε1 ...
     eps1: float = 0.3
-    eps2: float = 0.5
-    relative: bool = True  # eps1 and eps2 are multiples of ``peak``; False: lengths
-    gamma_max: float = 0.0  # how far an update may be from its group's; 0: any split
-    linkage: str = "complete"  # the released code's; "single": the paper's optimal cut
+    eps2: float = 0.5  # ... while some member's update is longer than this, ε2
+    # eps1 and eps2 are multiples of ``peak``, the longest mean update so far; False:
+    # lengths
+    relative: bool = True
+    # how far an update may be from its group's; 0: any split is taken
+    gamma_max: float = 0.0
+    # how a cluster is cut in two: "complete" linkage, as in the released code;
+    # "single": the paper's optimal cut
+    linkage: str = "complete"
     wait: int = 20  # warm-up: no split in these first rounds
     smallest: int = 3  # least cluster size: clusters of fewer clients are not split
 

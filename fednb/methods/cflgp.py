@@ -51,12 +51,16 @@ class CFLGP:
 
     revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
 
-    clusters: int = 5
-    sampled: int | float = 1.0
-    period: int = 1
-    updates: int = 50  # clusters are final after so many
-    features: int = 4096  # d: parameters drawn at random; the authors': one in 100
-    criterion: str = "cycle"  # the models in turn; or "own": as released
+    clusters: int = 5  # how many clusters k-means looks for
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    period: int = 1  # rounds between two clusterings, P
+    updates: int = 50  # clusters are final after so many clusterings, T_cl
+    # d: parameters of a model that are compared, drawn at random; the authors': one in
+    # 100
+    features: int = 4096
+    # the model that all clients train to be compared: each in turn, "cycle"; or "own":
+    # that of their cluster, as released
+    criterion: str = "cycle"
 
     def __post_init__(self) -> None:
         checks.fields(

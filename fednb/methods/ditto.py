@@ -38,9 +38,11 @@ class Ditto:
     large λ holds everybody at FedAvg's model. A client trains twice in a round.
     """
 
-    sampled: int | float = 1.0
-    lam: float = 0.1  # λ; the personal steps are stable for lr · λ < 2
-    steps: int | None = None  # s; None: as many as for the common model
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # λ, pull of a personal model towards the common one; stable for lr · λ < 2
+    lam: float = 0.1
+    # s, SGD steps of the personal model; None: as many as for the common model
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         checks.fields(

@@ -42,9 +42,9 @@ class Ensemble:
     times the training, but no clusters. One member is FedAvg, or FedProx.
     """
 
-    members: int = 5
-    mu: float = 0.0
-    sampled: int | float = 1.0
+    members: int = 5  # how many models are trained and vote
+    mu: float = 0.0  # pull of FedProx back to the received model; 0: FedAvg
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
 
     def __post_init__(self) -> None:
         checks.fields(

@@ -37,8 +37,9 @@ class FedAvgM:
     BatchNorm statistics are averaged without momentum.
     """
 
-    sampled: int | float = 1.0
-    beta: float = 0.9
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    beta: float = 0.9  # momentum: share of the last step that is kept
+    # how far the server goes along the mean update; 1: all the way
     server_lr: float = 1.0
 
     def __post_init__(self) -> None:

@@ -55,10 +55,14 @@ class FedCCFA:
     among clients whose lines are near.
     """
 
-    sampled: int | float = 1.0
-    eps: float = 0.1  # clients nearer than this share a line, and so do chains of them
-    classifier_epochs: int = 1  # of the classifier alone, before the extractor trains
-    classifier_lr_scale: float = 1.0  # in multiples of the federation's rate
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # clients whose lines for a class are nearer than this share it, and so do chains of
+    # them
+    eps: float = 0.1
+    # epochs of the classifier alone, before the extractor trains
+    classifier_epochs: int = 1
+    # the classifier's learning rate in multiples of the federation's
+    classifier_lr_scale: float = 1.0
     # steps of the classifiers trained for comparison; 0: compare the clients' own
     comparison_steps: int = 0
 

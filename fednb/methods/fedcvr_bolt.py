@@ -123,23 +123,32 @@ class FedCVRBolt:
     the code does not.
     """
 
-    sampled: int | float = 10  # P
+    sampled: int | float = 10  # P, clients per round: a number, or a fraction
     warmup: int = 30  # warm-up: uniform sampling in these first rounds
+    # β: 0 draws uniformly within a coalition, inf takes the client of most value
     beta: float = 1.0
-    # γ_t: "restart" 1/2, 1/3, ... from the first estimate on; "round" 1/t; a constant
+    # γ_t, how fast the estimated covariance learns: "restart" 1/2, 1/3, ... from the
+    # first estimate on; "round" 1/t; a constant
     rate: float | str = "restart"
-    # kernel of spectral clustering; "kmeans"; or given for each client
+    # how coalitions are found: spectral clustering with the kernel "rbf", "cosine",
+    # "laplacian" or "sigmoid"; "kmeans"; or a number given for each client
     coalitions: str | tuple[int, ...] = "rbf"
-    gamma: float = 1.0  # the kernel's
+    # sharpness of the kernel: the larger, the fewer clients look alike
+    gamma: float = 1.0
     # parameters looked at: weights of the "last" fully connected layer, this "layer"
     # with its biases, all "dense" layers, or "all" parameters
     representation: str = "last"
-    most: int | None = 300  # at most so many of them, drawn once; None: all
-    initial: float = 1.0  # correlation of two clients in C^d(1)
-    variance: float = 1.0  # of a client in C^d(1)
+    most: int | None = 300  # at most so many of these parameters, drawn once; None: all
+    # correlation of two clients before anything is known, in C^d(1)
+    initial: float = 1.0
+    variance: float = 1.0  # variance of a client before anything is known, in C^d(1)
+    # compare updates, θ_k - θ_gl; False: models, whose means are not zero
     centred: bool = True
+    # compare a client with what was expected before it trained; False: with what it
+    # sent itself (line 13)
     innovation: bool = True
-    # weight of a representative: samples of its coalition; or its "own" samples
+    # how much a representative counts: by the samples of its "coalition", or by its
+    # "own"
     aggregation: str = "coalition"
     # a control: coalitions of the same sizes, with members drawn at random every round
     shuffled: bool = False

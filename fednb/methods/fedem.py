@@ -45,9 +45,11 @@ class FedEM:
     data; a mixture serves it. One component is FedAvg.
     """
 
-    components: int = 3
-    sampled: int | float = 1.0
-    temperature: float = 1.0  # of the losses in the E step; 1: one sample's worth
+    components: int = 3  # how many models are mixed
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # by how much the losses are divided before they decide who explains a sample;
+    # large: all alike
+    temperature: float = 1.0
     lr_scale: float = 1.0  # learning rate in multiples of the federation's
 
     def __post_init__(self) -> None:

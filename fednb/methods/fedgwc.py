@@ -105,35 +105,46 @@ class FedGWC:
     # beat chance, and eigenvectors become clusters by a pivoted QR
     revision: ClassVar[int] = 2
 
-    aggregator: Any = FedAvg()  # its own ``sampled`` is not used
+    # how models are averaged in a cluster; its own ``sampled`` is not used
+    aggregator: Any = FedAvg()
     # |𝒫_t| in each cluster: a number, or a fraction but at least ``least`` (Eq. 26)
     sampled: int | float = 0.1
-    least: int = 3
+    least: int = 3  # at least so many clients of each cluster are sampled
     priority: bool = False  # sample those first who were sampled least (section 4.1)
-    # rate at which P learns: a constant; "share" |𝒫_t| / |C|; or "mean", 1, 1/2, 1/3,
-    # ... at a pair's first, second, third visit, ...
+    # rate at which P, what the server knows of pairs, learns: a constant; "share" |𝒫_t|
+    # / |C|; or "mean", 1, 1/2, 1/3, ... at a pair's first, second, third visit, ...
     alpha: float | str = "mean"
+    # ε: a cluster may split when P changes by less than this (mean square)
     eps: float = 1e-5
+    # β, sharpness of the affinity (Eq. 4): the larger, the more clients look unlike
     beta: float = 0.5
-    n_max: int = 5
+    n_max: int = 5  # a split makes at most so many clusters
     k_min: int = 3  # least cluster size: no split leaves a smaller cluster
-    chance: float = 0.01  # largest p-value of a split; 1: no test
-    normalise: bool = True  # rewards ω / Σ ω; False: Eq. 3
-    weighted: bool = False  # mean and σ² of Eq. 1 by samples; False: 1 / n, 1 / (n - 1)
-    initial: float = 0.0  # K² P^0
-    # MSE over all pairs of the cluster; False: over those sampled in this round
+    chance: float = 0.01  # largest p-value of a split; 1: no test against chance
+    normalise: bool = True  # rewards of a round sum to one, ω / Σ ω; False: Eq. 3
+    # clients count by their samples in the mean loss and σ² of Eq. 1; False: all alike,
+    # 1 / n and 1 / (n - 1)
+    weighted: bool = False
+    initial: float = 0.0  # where P starts, P^0, in units of 1 / K²
+    # the change of P (MSE) is over all pairs of the cluster; False: over those sampled
+    # in this round
     whole_matrix: bool = False
-    ema: bool = True  # MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|; False: MSE ← new
-    patience: int | None = None  # rounds in a row below ε; None: round(|C| / |𝒫_t|)
+    # the MSE is smoothed over rounds: MSE ← (1 - a) MSE + a new with a = |𝒫_t| / |C|;
+    # False: MSE ← new
+    ema: bool = True
+    # rounds in a row in which the MSE must stay below ε; None: round(|C| / |𝒫_t|)
+    patience: int | None = None
     # after an attempt without a split: "double" the patience each time; "reset" the MSE
     # to 1 and wait again; "always" try again in each round below ε
     retry: str = "double"
     # pairs not sampled together since the last split take their row's mean; False: P
     fill: bool = True
-    columns: bool = False  # v_k is column k of P; False: row k
-    rescale: bool = True  # P to [0, 1] before Eq. 4
+    # a client is described by its column of P, v_k; False: by its row
+    columns: bool = False
+    rescale: bool = True  # stretch P to [0, 1] before Eq. 4
     room: bool = False  # no more than |C| / |𝒫_t| clusters
-    # Davies-Bouldin of the rows of W, "affinity", or of the spectral "embedding"
+    # where the quality of a cut, its Davies-Bouldin score, is measured: on rows of W,
+    # the "affinity", or on the spectral "embedding"
     score_on: str = "affinity"
     # eigenvectors become clusters by a pivoted QR, "cluster_qr", which draws nothing;
     # by "kmeans"; or by "ng", k-means of rows of unit length

@@ -37,12 +37,13 @@ class FedOpt:
     BatchNorm statistics are averaged as in FedAvg.
     """
 
-    sampled: int | float = 1.0
-    rule: str = "adam"  # or "yogi"
-    server_lr: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3  # adaptivity: the larger, the closer to FedAvgM
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    rule: str = "adam"  # the server's optimiser: "adam" or "yogi"
+    server_lr: float = 0.01  # η, length of the server's steps
+    beta1: float = 0.9  # share of the mean update of earlier rounds that is kept
+    beta2: float = 0.99  # share of the squared updates of earlier rounds that is kept
+    # added to the root of the squares: the larger, the closer to FedAvgM
+    tau: float = 1e-3
 
     def __post_init__(self) -> None:
         checks.fields(

@@ -37,8 +37,8 @@ class FedPer:
     with all layers in the head it is LocalOnly. Only the base is sent.
     """
 
-    sampled: int | float = 1.0
-    personal: int = 1  # layers of the head, counted from the last
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    personal: int = 1  # so many layers, counted from the last, stay with the client
 
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled, personal=checks.integer(0))

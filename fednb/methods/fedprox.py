@@ -25,7 +25,7 @@ class FedProx(FedAvg):
     μ = 0 is FedAvg.
     """
 
-    mu: float = 0.1
+    mu: float = 0.1  # μ, pull back to the received model; 0: FedAvg
 
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled, mu=checks.number(least=0))

@@ -39,10 +39,12 @@ class FedRep:
     call weights clients by samples, as FedAvg and the usual code do.
     """
 
-    sampled: int | float = 1.0
-    personal: int = 1  # layers of the head, counted from the last
-    head_steps: int | None = None  # τ; None: as many as for the representation
-    aggregation: str = "samples"  # or "equal", as printed
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    personal: int = 1  # so many layers, counted from the last, stay with the client
+    # τ, SGD steps of the client's own layers; None: as many as for the common ones
+    head_steps: int | None = None
+    # how much a client counts in the average: by "samples"; or all "equal", as printed
+    aggregation: str = "samples"
 
     def __post_init__(self) -> None:
         checks.fields(

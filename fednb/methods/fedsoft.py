@@ -53,11 +53,12 @@ class FedSoft:
 
     revision: ClassVar[int] = 2  # 2: u counts samples; it was a softmax of mean losses
 
-    clusters: int = 5
-    sampled: int | float = 1.0
-    lam: float = 0.1  # the pull; lr · lam < 2 is stable
-    every: int = 2  # rounds between two estimates of u
-    smoother: float = 1e-4  # the least u
+    clusters: int = 5  # how many cluster models are mixed
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # λ, pull of a personal model towards its mixture; stable for lr · lam < 2
+    lam: float = 0.1
+    every: int = 2  # rounds between two estimates of u, the shares of the mixture
+    smoother: float = 1e-4  # the least share u of a cluster model in a mixture
 
     def __post_init__(self) -> None:
         checks.fields(

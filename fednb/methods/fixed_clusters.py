@@ -32,8 +32,8 @@ class State(NamedTuple):
 class FixedClusters:
     """Average within the given clusters, numbered 0, 1, ..., C − 1."""
 
-    labels: Sequence[int] | np.ndarray  # (K,)
-    sampled: int | float = 1.0
+    labels: Sequence[int] | np.ndarray  # (K,) the number of each client's cluster
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
 
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled)

@@ -57,7 +57,7 @@ class GCFL:
     ``normalised=False`` and ``delta_init=1e9``.
     """
 
-    sampled: int | float = 1.0
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
     # relative change of the global model below which clustering starts; 1e9: at once.
     # Eq. 3 measures the step of a round, which grows with the learning rate, and which
     # is small before learning sets in, too
@@ -65,29 +65,37 @@ class GCFL:
     # clustering starts in this round at the latest: Eq. 3 may never hold if few clients
     # are sampled. None: no limit, as in the paper
     latest: int | None = 10
-    probe: int = 50  # samples per class (section 4.1)
-    # or "parameters": the local models themselves, and no confidence in the mass
+    # samples per class with which the server probes the models (section 4.1)
+    probe: int = 50
+    # where a client stands: by its answers to the "probe"; or "parameters": by its
+    # model itself, with no confidence in the mass
     location: str = "probe"
-    mass: bool = True  # False: all masses are 1
-    # weights of data volume, attendance and confidence. Each of these is at most 1, so
-    # with equal weights none dominates; a common factor of all three cancels
+    mass: bool = True  # clients have masses (Eq. 12); False: all masses are 1
+    # weight of data volume in the mass. All three parts are at most 1, so with equal
+    # weights none dominates; a common factor of the weights cancels
     alpha: float = 1.0
-    beta: float = 1.0
+    beta: float = 1.0  # weight of attendance in the mass: how often a client took part
+    # weight of confidence in the mass: how sure a model is of its answers
     gamma: float = 1.0
     # rounds over which attendance counts: one missed round is a tenth of it
     window: int = 10
-    # "small": far below the distances that matter, which are at most √2
+    # ζ, added to each distance. "small": far below the distances that matter, which are
+    # at most √2
     zeta: float = 0.01
+    # distant clients hardly attract each other (Eq. 15); False: Eq. 14 alone
     shielded: bool = True
-    shield: float = 1.0  # λ in medians of all distances; 1 is printed
+    # λ: how far the attraction reaches, in medians of all distances; 1 is printed
+    shield: float = 1.0
+    # heavy or central clients do not attract all others (Eq. 16)
     normalised: bool = True
-    # of Otsu's histogram; 256 is scikit-image's default. None: no histogram
+    # bins of Otsu's histogram, which tells strong pulls from weak; 256 is
+    # scikit-image's default. None: no histogram
     bins: int | None = 256
-    # clients without a link stay alone, as in Algorithm 1's union; or "join" the client
-    # that attracts them most
+    # clients without a link stay "alone", as in Algorithm 1's union; or "join" the
+    # client that attracts them most
     singletons: str = "alone"
-    # clients that were not sampled have no part in Eq. 4, as in FedAvg; or they "count"
-    # with the model that they had
+    # clients that were not sampled are "silent", with no part in Eq. 4, as in FedAvg;
+    # or they "count" with the model that they had
     absent: str = "silent"
 
     def __post_init__(self) -> None:

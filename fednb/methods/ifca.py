@@ -53,12 +53,17 @@ class IFCA:
       the other methods of that code keep it (``new_optimizer``).
     """
 
-    clusters: int = 5
-    sampled: int | float = 1.0
-    aliased: bool = False  # as_released
-    batches: int | None = None  # random batches that the choice looks at; None: all
-    pairwise: bool = False  # as_released
-    new_optimizer: bool = False  # as_released
+    clusters: int = 5  # how many models there are to pick from
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # released code: all clusters that were ever picked become one model
+    aliased: bool = False
+    # random batches of its own data on which a client compares the models; None: all
+    # its data
+    batches: int | None = None
+    # released code: a client compares two models at a time, each on new batches
+    pairwise: bool = False
+    # released code: momentum is forgotten after every round
+    new_optimizer: bool = False
 
     def __post_init__(self) -> None:
         checks.fields(

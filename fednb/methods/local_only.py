@@ -26,7 +26,7 @@ class State(NamedTuple):
 class LocalOnly:
     """Every client keeps its own model; nothing is shared."""
 
-    sampled: int | float = 1.0
+    sampled: int | float = 1.0  # clients that train in a round: a number, or a fraction
 
     def __post_init__(self) -> None:
         checks.fields(self, sampled=checks.sampled)

@@ -60,8 +60,9 @@ class MTCFL:
     # 2: only the sampled members train and decide; 3: clients' numbers decide no tie
     revision: ClassVar[int] = 3
 
-    sampled: int | float = 1.0
-    gamma_max: float = 0.7071  # √½: a split needs cosines across of at most 0
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # how different two parts must be to be split; √½: no positive cosine across
+    gamma_max: float = 0.7071
     wait: int = 1  # warm-up: no split in these first rounds
     smallest: int = 2  # least number of sampled members that can split a cluster
 

@@ -58,25 +58,35 @@ class OCFL:
     A plain call is the corrected version. Each difference of paper and code is a field.
     """
 
-    # 𝒜; or "kmeans", which needs to know ``clusters``, "affinity", "meanshift"
+    # what clusters the clients, 𝒜: "hdbscan", "affinity" or "meanshift", which find the
+    # number of clusters; or "kmeans", which is told ``clusters``
     clusterer: str = "hdbscan"
-    clusters: int = 3
-    sampled: int | float = 1.0
-    window: int = 1  # w, rounds in the moving average of section 6.3
-    p: float = 2  # of the norm of Γ
-    # split in this round, whatever the temperature; 1 is the first, 0 never: a control
+    clusters: int = 3  # how many clusters k-means looks for; the others do not use it
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    window: int = 1  # w, rounds over which the temperature is averaged (section 6.3)
+    # which norm of the matrix Γ is the temperature; 2: root of the sum of squares
+    p: float = 2
+    # split in this round, whatever the temperature; 1 is the first, 0 never: a control.
+    # None: when the temperature rises
     at: int | None = None
-    strict: bool = True  # T_t > T_{t-1} as in text and code; False: >= as in line 20
-    # what Δ holds; or the whole "state": BatchNorm's statistics and batch counters, too
+    # split if the temperature rises, T_t > T_{t-1}, as in text and code; False: also if
+    # it stays equal, >=, as in line 20
+    strict: bool = True
+    # what is compared, Δ: how the "parameters" moved; or the whole "state", with
+    # BatchNorm's statistics and batch counters
     update: str = "parameters"
-    # weights in a cluster's mean; or "equal", as printed and released
+    # how much a client counts in its cluster's average: by "samples"; or all "equal",
+    # as printed and released
     aggregation: str = "samples"
-    # HDBSCAN's outliers join a cluster; or form one "together", or stay "alone"
+    # HDBSCAN's outliers join the "nearest" cluster; or form one "together", or stay
+    # "alone"
     noise: str = "nearest"
-    # affinity propagation is given distances where it expects similarities
+    # released code: affinity propagation is given distances where it expects
+    # similarities
     swapped: bool = False
-    # Γ that is clustered: of the round that triggers, as in the paper, or of the round
-    # "before", in which the updates agreed best: a proposal of ours
+    # the distances Γ that are clustered: of the round that sets off the split,
+    # "trigger", as in the paper; or of the round "before", in which the updates agreed
+    # best: a proposal of ours
     matrix: str = "trigger"
 
     def __post_init__(self) -> None:

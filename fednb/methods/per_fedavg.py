@@ -40,9 +40,10 @@ class PerFedAvg:
     other methods, too, sending a model to evaluate it costs none.
     """
 
-    sampled: int | float = 1.0
-    alpha: float = 0.01  # the personal step
-    beta: float | None = None  # the step of w; None: the federation's lr
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    alpha: float = 0.01  # length of the one step that makes the model personal
+    # learning rate of the common model w; None: the federation's
+    beta: float | None = None
     tau: int = 10  # local steps of w, each on two fresh batches
 
     def __post_init__(self) -> None:

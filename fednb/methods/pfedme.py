@@ -41,13 +41,18 @@ class PFedMe:
     Each of the ``steps`` uses a new batch, where the paper keeps one until w moves.
     """
 
-    sampled: int | float = 1.0
-    lam: float = 15.0  # λ; the personal steps are stable for lr λ < 2
-    eta: float = 0.005  # step of w along λ (w − θ̃)
-    beta: float = 1.0  # of the server: 1 is the mean of the clients' w
-    local_rounds: int = 5  # R
-    steps: int = 5  # K
-    lr: float | None = None  # of the personal steps; None: the federation's
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # λ, pull of a personal model towards the common one; stable for lr λ < 2
+    lam: float = 15.0
+    # step of a client's copy w of the common model, along λ (w − θ̃)
+    eta: float = 0.005
+    # how far the server moves towards the clients' mean w; 1: all the way
+    beta: float = 1.0
+    local_rounds: int = 5  # R: how often a client fits a personal model and moves w
+    steps: int = 5  # K: SGD steps each time it fits the personal model
+    # learning rate of the personal model; None: the federation's
+    lr: float | None = None
+    # as in the paper all clients train, and the sampled ones are averaged
     all_train: bool = False
 
     def __post_init__(self) -> None:

@@ -35,11 +35,14 @@ class PowerOfChoice:
     candidates uniformly and averages models by samples.
     """
 
-    sampled: int | float = 10
-    candidates: int | None = None  # d; None: twice as many as will train
-    proportional: bool = True  # candidates drawn by p_k; False: uniformly
-    aggregation: str = "equal"  # of the m models; or by "samples"
-    on: str = "train"  # the data whose loss is asked for; or "test"
+    sampled: int | float = 10  # clients per round: a number, or a fraction
+    # d: so many clients are asked for their loss; None: twice as many as will train
+    candidates: int | None = None
+    # who has more samples is asked more often, p_k; False: all alike
+    proportional: bool = True
+    # how much a client counts in the average: all "equal"; or by "samples"
+    aggregation: str = "equal"
+    on: str = "train"  # the data whose loss is asked for: "train" or "test"
 
     def __post_init__(self) -> None:
         checks.fields(

@@ -44,9 +44,12 @@ class SCAFFOLD:
     The control travels beside the model, so that twice as many bytes are sent.
     """
 
-    sampled: int | float = 1.0
-    server_lr: float = 1.0  # η_g
-    aggregation: str = "equal"  # as printed; "samples": weights as in FedAvg
+    sampled: int | float = 1.0  # clients per round: a number, or a fraction
+    # η_g: how far the server goes along the mean update; 1: all the way
+    server_lr: float = 1.0
+    # how much a client counts in the average: all "equal", as printed; or by "samples",
+    # as in FedAvg
+    aggregation: str = "equal"
 
     def __post_init__(self) -> None:
         checks.fields(

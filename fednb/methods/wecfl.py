@@ -45,14 +45,19 @@ class WeCFL:
     corrected version: samples as weights, and a k-means that runs until it converges.
     """
 
-    clusters: int = 5
-    # g_i: all fully connected layers, "dense" (printed); weights of the "last" one
-    # (released); or "all" parameters
+    clusters: int = 5  # how many clusters k-means looks for
+    # the part of a model that is compared, g_i: all fully connected layers, "dense"
+    # (printed); weights of the "last" one (released); or "all" parameters
     representation: str = "dense"
-    # d: squared Euclidean; "cosine" is the same between rows of length one
+    # between two models: squared "euclidean"; or "cosine", the same after both are
+    # scaled to length one
     distance: str = "euclidean"
-    weights: str = "samples"  # λ_i in clustering: "samples", "batches" or "equal"
-    aggregation: str = "samples"  # the same choice for the average within a cluster
+    # how much a client counts in clustering, λ_i: by its "samples" or "batches", or all
+    # "equal"
+    weights: str = "samples"
+    # how much a client counts in its cluster's average: "samples", "batches" or
+    # "equal", as above
+    aggregation: str = "samples"
     # k-means from fresh centres until it converges; False: one E step from the last
     # centres
     settle: bool = True

@@ -34,11 +34,18 @@ from .settings import (
 REFRESH = 0.4  # seconds between two pictures
 START_SAMPLES = 2000  # of a large data set, so that a round stays short
 NONE = "(none)"
+STEPS = ("1. The clients", "2. A round", "3. The methods")  # titles of the tabs
+EARLIER = "You have changed a setting. These pictures belong to the run before: "
 TABLE = "playground.json"
 COLUMNS = {  # up to three side by side, one on a narrow screen
     "grid_template_columns": "repeat(auto-fit, minmax(min(100%, 310px), 1fr))",
     "grid_gap": "4px 24px",
     "width": "100%",
+}
+SCROLLS = {  # a long list of fields does not push Run off the screen
+    "display": "block",
+    "max_height": "230px",
+    "overflow": "auto",
 }
 PRESET_NOTES = {
     "as_printed": "all fields as the paper's text says",
@@ -70,6 +77,8 @@ class Playground:
         self._up_to_date = True  # whether the last picture was sent
         self._quiet = True  # while widgets are being set by the program
         self._note = ""  # what a button has to say behind the status
+        self._pictured: Settings | None = None  # what the pictures belong to
+        self._changed = False  # whether something else is chosen now
         self._make_common(start)
         self._make_law(start)
         chosen = [*start.methods, None, None][:MOST_METHODS]
@@ -189,33 +198,36 @@ class Playground:
         self.status = w.HTML()
         self.error = w.HTML()
         self.code_view = w.HTML()
+        self.earlier = w.HTML()  # says that the pictures belong to other settings
         self.board = Board()
 
     def _arrange(self) -> w.Widget:
         wrap = w.Layout(flex_flow="row wrap", display="flex", align_items="center")
         federation = w.VBox(
-            [_head("The clients"), self.dataset, self.samples, self.clients]
-            + [self.law, self._knobs, self.seed]
-        )
-        training = w.VBox(
-            [_head("A round"), self.model, self.share, self.epochs, self.steps]
-            + [self.batch_size, self.lr, self.rounds]
+            [self.dataset, self.samples, self.clients, self.law]
+            + [self._knobs, self.seed]
         )
         picture = w.VBox([self.map_error, self.map])
+        model = w.VBox([self.model, self.share, self.rounds])
+        training = w.VBox([self.epochs, self.steps, self.batch_size, self.lr])
+        steps = [
+            [federation, picture],
+            [model, training],
+            [slot.view for slot in self.slots],
+        ]
+        # Tabs keep Run, the error and the first pictures on one screen.
+        self.tabs = w.Tab(
+            [w.GridBox(step, layout=w.Layout(**COLUMNS)) for step in steps],
+            titles=STEPS,
+        )
         buttons = w.Box(
             [self.run_button, self.pause_button, self.stop_button, self.reset_button]
             + [self.code_button, self.save_button, self.folder],
             layout=wrap,
         )
         view = w.VBox(
-            [
-                w.GridBox([federation, training, picture], layout=w.Layout(**COLUMNS)),
-                _head("The methods"),
-                w.GridBox([s.view for s in self.slots], layout=w.Layout(**COLUMNS)),
-                buttons,
-                w.Box([self.bar, self.status], layout=wrap),
-            ]
-            + [self.error, self.code_view, self.board]
+            [self.tabs, buttons, w.Box([self.bar, self.status], layout=wrap)]
+            + [self.error, self.code_view, self.earlier, self.board]
         )
         view.add_class("fednb-playground")
         return view
@@ -262,12 +274,23 @@ class Playground:
             self.map.show(class_map(self._settings((methods.FedAvg(),))))
         except Exception as error:
             self.map_error.value = _alarm(str(error))
-        self._guarded(self.settings)
+        self._changed = True
+        self._guarded(self._compare)
+
+    def _compare(self) -> None:
+        """Find out whether the pictures belong to what is chosen now."""
+        self._changed = self.settings() != self._pictured
 
     # --- the buttons ------------------------------------------------------------------
 
     def _run(self, _: Any = None) -> None:
-        self._guarded(lambda: self.session.run(self.settings().tasks()))
+        def run() -> None:
+            chosen = self.settings()
+            self.session.run(chosen.tasks())
+            self._pictured = chosen
+            self._changed = False
+
+        self._guarded(run)
 
     def _pause(self, _: Any = None) -> None:
         if self.session.state in ("pausing", "paused"):
@@ -360,6 +383,10 @@ class Playground:
             self.save_button.disabled = not session.arms
             self.bar.value = session.progress
             self.status.value = html.escape(status)
+            self.earlier.value = ""
+            if session.arms and self._changed:
+                press = "Stop, then Run" if active else "Run"
+                self.earlier.value = _note(f"{EARLIER}press {press} for new ones.")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live panel, and for a page without a kernel a note."""
@@ -434,7 +461,7 @@ class Slot:
             for name in presets(type(method))
         )
         if form.widgets:
-            self._fold.children = (form.view,)
+            self._fold.children = (w.Box([form.view], layout=w.Layout(**SCROLLS)),)
             self._fold.layout.display = None
 
 
@@ -466,8 +493,10 @@ def _alarm(message: str) -> str:
     return f'<div role="alert" style="{look}">{html.escape(message)}</div>'
 
 
-def _head(words: str) -> w.HTML:
-    return w.HTML(f"<b>{html.escape(words)}</b>")
+def _note(message: str) -> str:
+    """A line on a yellow bar, with colours of its own for light and dark pages."""
+    look = "background:#fff3c4;color:#1f2328;border-left:4px solid #b08000"
+    return f'<div role="status" style="{look};padding:2px 8px">{message}</div>'
 
 
 def _button(
