@@ -27,6 +27,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .conv import accelerate, keep_memory
+from .data import Inputs
 from .params import Layout
 from .training import (
     Local,
@@ -80,7 +81,7 @@ class Lean:
     """One client per core at a time, each on a single torch thread."""
 
     def __init__(
-        self, module: nn.Module, x: Tensor, y: Tensor, loss: Loss, workers: int
+        self, module: nn.Module, x: Inputs, y: Tensor, loss: Loss, workers: int
     ) -> None:
         self.layout = Layout.of(module)
         self.x = x
@@ -199,13 +200,16 @@ class Lean:
         batch: int = 500,
         train: bool = False,
         seed: int = 0,
+        samples: Inputs | None = None,
     ) -> list[Tensor]:
         """Outputs (m, ...) of each task (row (D,), inputs (m, ...)).
 
+        With ``samples``, a task is (row, numbers (m,)): its inputs are looked up there,
+        a batch at a time, so that they are never in memory all at once.
         ``train`` evaluates in training mode. A model that draws random numbers draws
         them from streams that depend on ``seed`` and on the place of the task.
         """
-        # inputs, each to be replaced by its outputs
+        # inputs, or numbers of samples, each to be replaced by its outputs
         done = [list(x.split(batch)) for _, x in tasks]
         pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
 
@@ -214,7 +218,10 @@ class Lean:
             worker.module.train(train)
             with torch.no_grad(), self._stream(seed + k, training=train):
                 worker.row.copy_(tasks[i][0])
-                done[i][j] = worker.forward(done[i][j])
+                x = done[i][j]
+                if samples is not None:
+                    x = samples.index_select(0, x)
+                done[i][j] = worker.forward(x)
 
         self._each(len(pieces), predict_one)
         return [torch.cat(parts) for parts in done]
@@ -262,7 +269,7 @@ class Lean:
                 raise
 
 
-def choose_backend(device: torch.device, module: nn.Module, x: Tensor) -> str:
+def choose_backend(device: torch.device, module: nn.Module, x: Inputs) -> str:
     """The backend that ``"auto"`` stands for: batched on a GPU, lean on a CPU.
 
     A model that draws random numbers while it trains is left to the lean one, with a
@@ -289,7 +296,7 @@ class Batched:
     def __init__(
         self,
         module: nn.Module,
-        x: Tensor,
+        x: Inputs,
         y: Tensor,
         loss: Loss,
         largest: int,
@@ -555,7 +562,7 @@ def frozen_columns(module: nn.Module) -> Tensor | None:  # (P,)
     return torch.cat(marks)
 
 
-def modes_that_draw(module: nn.Module, x: Tensor) -> dict[bool, bool]:
+def modes_that_draw(module: nn.Module, x: Inputs) -> dict[bool, bool]:
     """Whether the module draws random numbers, by its ``training`` flag."""
     trial = copy.deepcopy(module)
     two_samples = x[[0, -1]]
