@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 export OMP_NUM_THREADS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 
-.PHONY: help setup book site wheel lab test lint format faults bench bench-peers clean
+.PHONY: help setup book site wheel lab test lint format faults bench bench-gpu bench-peers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,7 +51,16 @@ faults: $(READY)  ## kill, stop and starve sweeps for half an hour: nothing may 
 bench: $(READY)  ## measure training speed against baselines; peers too, once installed
 	$(BIN)/python -m tests.bench
 
-bench-peers: $(PEERS)/pfl/.ready $(PEERS)/fedlab/.ready $(PEERS)/flower/.ready  ## install the peers that bench compares with
+bench-gpu: $(READY)  ## the same table on a machine with a GPU: please send it
+	$(BIN)/python -m tests.bench --gpu
+
+# BlazeFL wants Python 3.12 or later; without one it is left out
+BLAZEFL_PYTHON ?= python3.12
+BLAZEFL := $(if $(shell $(BLAZEFL_PYTHON) -c 'print(1)' 2>/dev/null),blazefl)
+
+bench-peers: $(addprefix $(PEERS)/,$(addsuffix /.ready,pfl fedlab flower fedjax $(BLAZEFL)))  ## install the peers that bench compares with
+
+$(PEERS)/blazefl/.ready: PYTHON := $(BLAZEFL_PYTHON)
 
 $(PEERS)/%/.ready: tests/bench/peers/requirements-%.txt constraints.txt
 	$(PYTHON) -m venv $(PEERS)/$*

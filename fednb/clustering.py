@@ -19,6 +19,7 @@ from . import checks
 
 SEED = checks.integer(0, 2**32 - 1)  # what scikit-learn takes
 LARGEST = 1e150  # squares of larger numbers overflow float64
+DENSE = 2000  # clients up to which all eigenvectors of a matrix are computed at once
 BINS = checks.optional(checks.integer(2))
 ASSIGN = checks.choice("kmeans", "ng", "cluster_qr")
 SCORE_ON = checks.choice("affinity", "embedding")
@@ -121,12 +122,21 @@ def weighted_kmeans(
     rows = _float64(x)
     w = _float64(weights, "weights")
     _check(rows, w, k)
-    different = {row.tobytes() for row in rows[w > 0] + 0.0}  # -0.0 equals 0.0
-    k = min(k, len(different))
+    k = _at_most_different(rows[w > 0], k)
     with threadpool_limits(1):  # threads add in any order, and a last digit can decide
         kmeans = KMeans(k, n_init=n_init, random_state=seed, tol=0)
         found = kmeans.fit(_fold(rows), sample_weight=w).labels_
     return _named(found, x)
+
+
+def _at_most_different(rows: np.ndarray, k: int) -> int:
+    """How many rows differ from each other, counted up to k."""
+    seen = set()
+    for row in rows:
+        seen.add((row + 0.0).tobytes())  # -0.0 equals 0.0
+        if len(seen) == k:
+            break
+    return len(seen)
 
 
 def kmeans_objective(
@@ -516,14 +526,55 @@ def eigenmaps(W: np.ndarray, n: int) -> np.ndarray:
     from scipy.linalg import LinAlgError, eigh
 
     K = len(W)
-    W = W - np.diag(W.diagonal())  # a graph without loops
-    scale = 1 / np.sqrt(np.where(W.sum(1) > 0, W.sum(1), 1))
-    M = W * scale * scale[:, None]  # D^-½ W D^-½
+    M = W.copy()
+    np.fill_diagonal(M, 0)  # a graph without loops
+    degree = M.sum(1)
+    scale = 1 / np.sqrt(np.where(degree > 0, degree, 1))
+    M *= scale  # D^-½ W D^-½, in place
+    M *= scale[:, None]
+    if K > DENSE and 10 * n < K:
+        return leading_eigenvectors(M, n)[1] * scale[:, None]
     try:
         u = eigh(M, subset_by_index=(K - n, K - 1))[1]  # ascending
     except LinAlgError:  # LAPACK can fail where many eigenvalues nearly coincide
         u = eigh(M, driver="ev")[1][:, K - n :]
     return u[:, ::-1] * scale[:, None]
+
+
+def leading_eigenvectors(M: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n largest eigenvalues of a symmetric M (K, K), and their vectors (K, n).
+
+    By Lanczos iterations, which need products with M only: time K² for each, where all
+    eigenvectors take K³. They may overlook an eigenvalue that occurs more than once, as
+    in a graph of several parts; so what was found is taken out of M, and the rest is
+    searched again until it has nothing larger. A fixed first vector makes the result
+    the same each time.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    first = np.random.default_rng(0).standard_normal(len(M))
+
+    def search(wanted: int) -> tuple[np.ndarray, np.ndarray]:
+        def rest(v: np.ndarray) -> np.ndarray:  # M - Σ λ u uᵀ over what was found
+            return M @ v - vectors @ (values * (vectors.T @ v))
+
+        operator = LinearOperator(M.shape, rest, dtype=M.dtype)
+        size = min(len(M), max(4 * wanted, 40))
+        return eigsh(operator, wanted, which="LA", v0=first, ncv=size)
+
+    values = np.empty(0)
+    vectors = np.empty((len(M), 0))
+    wanted = n
+    while True:
+        more, axes = search(wanted)
+        done = len(values) >= n and more.max() <= np.sort(values)[-n] + 1e-10
+        if done or len(values) >= 2 * n:
+            break
+        values = np.concatenate([values, more])
+        vectors = np.concatenate([vectors, axes], axis=1)
+        wanted = 1
+    order = np.argsort(-values, kind="stable")[:n]
+    return values[order], vectors[:, order]
 
 
 def davies_bouldin_of_rows(x: np.ndarray, labels: np.ndarray) -> float:

@@ -17,6 +17,9 @@ Two large federations of users and their photographs, `landmarks` and `inaturali
 come as lists and folders of images: `published` says which files go where, and
 `as_published` is the law that deals them.
 
+The pixels of a large set are unpacked once, into `pixels` in the cache, and mapped from
+there: all processes of a sweep share one copy in memory.
+
 Data that are drawn rather than found come with their clients, for each client has a law
 of its own: `regression`, `synthetic`, `domains` and `shifted` give a Dataset and a
 Partition. Written as a call in a text, `load("synthetic(alpha=1, beta=1, seed=3)")`,
@@ -67,6 +70,49 @@ class Dataset:
     note: str = ""  # what differs from the official set, "" if nothing
     mean: tuple[float, ...] | None = None  # (C,); None: x is used as it is
     std: tuple[float, ...] | None = None  # (C,)
+
+
+class Pixels:
+    """Images in uint8 that become a network's inputs when they are looked at.
+
+    ``pixels[index]`` are the inputs of some samples: from 0 to 1, then normalised. That
+    gives the same bits as to normalise all samples once and to index afterwards, in a
+    quarter of the memory; and pixels in a mapped file are shared by all processes.
+    """
+
+    def __init__(
+        self,
+        raw: torch.Tensor,
+        mean: torch.Tensor | None,
+        std: torch.Tensor | None,
+        dtype: torch.dtype,
+    ) -> None:
+        self.raw = raw  # (N, ...) uint8
+        self.mean = mean  # None, or what fits the channels of (N, C, ...)
+        self.std = std
+        self.dtype = dtype
+        self.shape = raw.shape
+        self.device = raw.device
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, index: torch.Tensor | slice | list[int]) -> torch.Tensor:
+        return self._inputs(self.raw[index])
+
+    def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
+        """``pixels[index]`` for a vector of numbers, as fast as tensors do it."""
+        return self._inputs(self.raw.index_select(dim, index))
+
+    def _inputs(self, raw: torch.Tensor) -> torch.Tensor:
+        x = raw.to(self.dtype)
+        x /= 255
+        if self.mean is not None and self.std is not None:
+            x.sub_(self.mean).div_(self.std)
+        return x
+
+
+Inputs = torch.Tensor | Pixels  # both are indexed by sample
 
 
 def fingerprint(dataset: Dataset) -> str:
@@ -300,6 +346,7 @@ OFFICIAL = {
     ),
 }
 LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
+WORTH_SHARING = 2**24  # bytes of pixels from which on processes share a mapped file
 LONGEST_NAME = 1_000  # characters of a data set's name, calls included
 FOLDER = checks.optional(
     checks.Rule(lambda value: isinstance(value, str | os.PathLike), "a folder")
@@ -542,14 +589,21 @@ def _from_file(name: str, path: Path, stamp: int, trust: bool) -> Dataset:
             f"or another file. Fetch it again, or set FEDNB_UNVERIFIED=1 to accept it "
             f"as it is"
         )
-    _check_headers(name, path, _members(path, content, _read_header))
-    arrays = _members(path, content, _read_array)
-    notes = _notes_of_file(name, path, train=len(arrays[0]), test=len(arrays[2]))
+    headers = _members(path, content, _read_header)
+    _check_headers(name, path, headers)
+    notes = _notes_of_file(name, path, headers[0].shape[0], headers[2].shape[0])
     if found not in known:
         notes.append("unverified")
-    return _dataset(
-        name, OFFICIAL[name].classes, *arrays, sha256=found, note=", ".join(notes)
-    )
+
+    def unpack() -> Dataset:
+        arrays = _members(path, content, _read_array)
+        return _dataset(name, OFFICIAL[name].classes, *arrays, sha256=found)
+
+    if math.prod(headers[0].shape) < WORTH_SHARING:
+        dataset = unpack()
+    else:
+        dataset = _shared(_cache() / "pixels" / f"{name}_{found[:16]}.npy", unpack)
+    return replace(dataset, note=", ".join(notes))
 
 
 def _members(path: Path, content: bytes, read: Callable[[IO[bytes]], Any]) -> list:
@@ -623,6 +677,60 @@ def _missing(name: str, train: int, test: int) -> list[str]:
     return notes
 
 
+def _shared(path: Path, unpack: Callable[[], Dataset]) -> Dataset:
+    """A data set whose pixels are mapped from `path`, which is written if need be.
+
+    Beside it a JSON file holds the rest: labels, numbers, and a checksum of all, by
+    which a damaged file is noticed and written anew. Where nothing can be written the
+    data set stays in memory.
+    """
+    from filelock import FileLock
+
+    dataset = _map(path)
+    if dataset is not None:
+        return dataset
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            dataset = _map(path)  # another process may have written it meanwhile
+            if dataset is None:
+                _write_mapped(path, unpack())
+                dataset = _map(path)
+    except OSError:  # a read-only cache, or no room
+        pass
+    return dataset or unpack()
+
+
+def _map(path: Path) -> Dataset | None:
+    """The data set in `path` and its JSON file; None if they are not whole."""
+    try:
+        x = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        facts = json.loads(path.with_suffix(".json").read_text())
+        check = facts.pop("fingerprint")
+        for name in ("mean", "std"):
+            facts[name] = tuple(facts[name])
+        y = np.array(facts.pop("y"), dtype=np.int64)
+        y.setflags(write=False)
+        dataset = Dataset(x=x, y=y, **facts)
+        if _fingerprint(dataset) == check:
+            return dataset
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        pass
+    return None
+
+
+def _write_mapped(path: Path, dataset: Dataset) -> None:
+    """Write what `_map` reads; `path` itself appears when everything is done."""
+    facts = vars(dataset) | {"y": dataset.y.tolist()}
+    facts["fingerprint"] = _fingerprint(dataset)
+    del facts["x"]
+    path.with_suffix(".json").write_text(json.dumps(facts))
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.save(file, dataset.x)
+    os.replace(part, path)
+
+
 @lru_cache(maxsize=3)
 def _from_package(name: str, cache: Path) -> Dataset:
     """Let torchvision find the files of a data set in `cache`, or download them.
@@ -640,6 +748,9 @@ def _from_package(name: str, cache: Path) -> Dataset:
     if official.cls == "EMNIST":  # the official files hold every image transposed
         arrays[::2] = [images.swapaxes(1, 2) for images in arrays[::2]]
     dataset = _dataset(name, official.classes, *arrays)
+    if dataset.x.nbytes >= WORTH_SHARING:
+        file = f"{name}_{dataset.sha256[:16]}.npy"
+        dataset = _shared(cache / "pixels" / file, lambda: dataset)
     notes = _missing(name, train=len(arrays[0]), test=len(arrays[2]))
     verifiable = official.arrays or official.checked
     if not verifiable or _unlike_official(dataset):
@@ -804,10 +915,8 @@ def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
     of the pixels and labels; another JPEG library may round otherwise.
 
     Memory: the file has 3·side² bytes per image, 2.3 GB (landmarks) and 1.9 GB at side
-    64, 28 and 23 GB at 224. A Federation holds all pixels as float32, four times that,
-    and twelve times that for a moment while it normalises them: 9 and 27 GB for
-    landmarks at side 64, on the GPU if there is one. Side 224 would need 111 and
-    332 GB.
+    64, 28 and 23 GB at 224. A Federation on a CPU maps it, and reads of it what is
+    looked at; on a GPU it holds all of it, in uint8.
     """
     _check_name("published", name)
     kind, side = _side(name)

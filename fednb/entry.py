@@ -7,6 +7,7 @@ checks stand here, at the door, so that nothing behind it has to check again.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import checks
-from .data import Dataset
+from .data import Dataset, Inputs, Pixels
 from .partition import Partition
 from .training import Local, Seeded
 
@@ -71,23 +72,25 @@ def find_device(device: str | torch.device) -> torch.device:
 # --- samples --------------------------------------------------------------------------
 
 
-def inputs(data: Dataset, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The samples' inputs as a tensor: pixels from 0 to 1, then normalised."""
+def inputs(data: Dataset, device: torch.device, dtype: torch.dtype) -> Inputs:
+    """The samples' inputs: a tensor, or pixels that become inputs batch by batch."""
     if not isinstance(data, Dataset):
         raise ValueError(
             f"Federation(data={type(data).__name__}): need a Dataset, such as "
             "data.load('digits')"
         )
     array = _numbers(data.x, "data.x")
-    pixels = array.dtype == np.uint8
-    x = torch.from_numpy(array).to(device, dtype)
-    if pixels:
-        x /= 255
+    mean = std = None
     if data.mean is not None or data.std is not None:
-        mean, std = _moments(data, array)
-        x = (x - mean.to(device, dtype)) / std.to(device, dtype)
-    if not pixels:
-        _check_finite(x, "data.x")
+        mean, std = (m.to(device, dtype) for m in _moments(data, array))
+    if array.dtype == np.uint8:
+        if array.flags.writeable:  # whoever owns it may write into it later
+            array = array.copy()
+        return Pixels(_tensor(array).to(device), mean, std, dtype)
+    x = _tensor(array).to(device, dtype)
+    if mean is not None and std is not None:
+        x = (x - mean) / std
+    _check_finite(x, "data.x")
     return x
 
 
@@ -103,7 +106,7 @@ def targets(data: Dataset, device: torch.device, dtype: torch.dtype) -> Tensor:
                 f"data.y has type {array.dtype}, and data.classes is {data.classes}: "
                 "need integers for class labels, or classes=0 for a regression"
             )
-        y = torch.from_numpy(array).to(device, dtype)
+        y = _tensor(array).to(device, dtype)
         _check_finite(y, "data.y")
         return y
     if array.ndim != 1:
@@ -112,7 +115,7 @@ def targets(data: Dataset, device: torch.device, dtype: torch.dtype) -> Tensor:
         raise ValueError(
             f"labels {array.min()}..{array.max()} do not lie in 0..{data.classes - 1}"
         )
-    return torch.from_numpy(array.astype(np.int64, copy=False)).to(device)
+    return _tensor(array.astype(np.int64, copy=False)).to(device)
 
 
 def sample_lists(parts: Partition, samples: int) -> Partition:
@@ -172,7 +175,7 @@ def stream_ids(ids: Sequence[int] | None, clients: int) -> np.ndarray:
 
 
 def _numbers(value: Any, name: str) -> np.ndarray:
-    """A writeable array of real numbers in a form that torch can take over."""
+    """An array of real numbers in a form that torch can take over."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         if value.dtype == torch.bfloat16:  # numpy has no such type
@@ -184,10 +187,16 @@ def _numbers(value: Any, name: str) -> np.ndarray:
         return np.array(array, dtype=np.int64)
     if array.dtype.kind == "f" and array.itemsize > 8:  # torch has no longer floats
         return np.array(array, dtype=np.float64)
-    negative = any(stride < 0 for stride in array.strides)
-    if array.flags.writeable and not negative:
-        return array
-    return np.array(array, order="C")
+    if any(stride < 0 for stride in array.strides):
+        return np.array(array, order="C")
+    return array
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """The array as a tensor, without a copy: nobody writes into samples."""
+    with warnings.catch_warnings():  # torch warns of arrays that are read-only
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
 
 
 def _moments(data: Dataset, array: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -297,7 +306,7 @@ def check_reproducible(first: Tensor, again: Tensor) -> None:
         )
 
 
-def check_outputs(module: nn.Module, x: Tensor, classes: int | None) -> Tensor:
+def check_outputs(module: nn.Module, x: Inputs, classes: int | None) -> Tensor:
     """Outputs for two samples, one per class unless ``classes`` is None."""
     samples = x[:2]
     module.eval()

@@ -31,7 +31,7 @@ from .backends import (
     cross_entropy,
     squared_error,
 )
-from .data import Dataset, fingerprint
+from .data import Dataset, Inputs, fingerprint
 from .door import Evaluation, Event, Meter, Truth, Update
 from .door import Fed as Fed  # methods and judges find the types of the door here too
 from .door import Judge as Judge
@@ -606,15 +606,19 @@ class Federation:
 
         A hard label is a weight of one.
         """
+        # who votes where, row by row, and with what weight
         if votes.dim() == 1:
-            votes = F.one_hot(votes, len(theta))
-        votes = votes[owner].to(self.dtype)  # (N, C)
-        row, sample = votes.T.nonzero(as_tuple=True)  # who votes where, row by row
+            row, sample = votes[owner].sort(stable=True)
+            weight = torch.ones((), dtype=self.dtype, device=self.device)
+        else:
+            votes = votes[owner].to(self.dtype)  # (N, C)
+            row, sample = votes.T.nonzero(as_tuple=True)
+            weight = votes[sample, row, None]
         p = self._outputs(theta, row, index[sample], owner[sample]).softmax(1)
         total = torch.zeros(
             len(index), self.classes, dtype=self.dtype, device=self.device
         )
-        total.index_add_(0, sample, votes[sample, row, None] * p)
+        total.index_add_(0, sample, weight * p)
         return total / total.sum(1, keepdim=True)
 
     def _outputs(
@@ -630,17 +634,24 @@ class Federation:
             group = row * (int(owner.max()) + 1) + owner
         sizes = group.unique_consecutive(return_counts=True)[1].tolist()
         tasks = [
-            (theta[c[0]], self._x[i])
-            for c, i in zip(row.split(sizes), index.split(sizes), strict=True)
+            (theta[c[0]], numbers)
+            for c, numbers in zip(row.split(sizes), index.split(sizes), strict=True)
         ]
-        return torch.cat(self._logits(tasks, train=self.batch_stats))
+        outputs = self._logits(tasks, train=self.batch_stats, samples=self._x)
+        return torch.cat(outputs)
 
     def _logits(
-        self, tasks: Sequence[tuple[Tensor, Tensor]], train: bool = False
+        self,
+        tasks: Sequence[tuple[Tensor, Tensor]],
+        train: bool = False,
+        samples: Inputs | None = None,
     ) -> list[Tensor]:
-        """Outputs of each (row, inputs); a model that draws always draws the same."""
+        """Outputs of each (row, inputs), or of each (row, numbers of ``samples``).
+
+        A model that draws random numbers always draws the same.
+        """
         seed = int(self._stream(EVALUATE).integers(2**62))
-        return self.backend.logits(tasks, train=train, seed=seed)
+        return self.backend.logits(tasks, train=train, seed=seed, samples=samples)
 
     # --- numbers that are not finite --------------------------------------------------
 
@@ -696,10 +707,11 @@ class Federation:
         of: Tensor,
     ) -> Tensor | None:  # (N,)
         """Which samples are judged by a model that is not finite; None if none are."""
-        weights = votes
+        lost = _not_finite(rows)  # by row
         if votes.dim() == 1:
-            weights = F.one_hot(votes, len(rows))
-        lost = ((weights > 0) & _not_finite(rows)).any(1)  # by owner
+            lost = lost[votes]  # by owner
+        else:
+            lost = ((votes > 0) & lost).any(1)
         broken = lost[owner] | ~probability.isfinite().all(1)
         if not bool(broken.any()):
             return None

@@ -21,6 +21,7 @@ from . import checks
 
 POSITIVE = checks.number(above=0)
 NOT_NEGATIVE = checks.number(least=0)
+BLOCK = 2000  # rows whose inner products are computed at once
 
 
 def _rows(x: Tensor | np.ndarray, name: str = "x") -> tuple[Tensor, Tensor]:
@@ -55,6 +56,21 @@ def _no_overflow(pairs: Tensor, what: str) -> Tensor:
     return pairs
 
 
+def inner_products(x: Tensor) -> Tensor:
+    """The Gram matrix x xᵀ: (K, D) -> (K, K).
+
+    For many rows in blocks, each pair of blocks once: half the products.
+    """
+    if len(x) <= BLOCK:
+        return x @ x.T
+    gram = x.new_empty(len(x), len(x))
+    for i in range(0, len(x), BLOCK):
+        j = i + BLOCK
+        torch.mm(x[i:j], x[i:].T, out=gram[i:j, i:])
+        gram[j:, i:j] = gram[i:j, j:].T
+    return gram
+
+
 def cosine(x: Tensor | np.ndarray) -> Tensor:
     """Cosine similarity of all pairs of rows: (K, D) -> (K, K) in [-1, 1].
 
@@ -65,7 +81,7 @@ def cosine(x: Tensor | np.ndarray) -> Tensor:
     x, peak = _rows(x)
     # a cosine does not depend on lengths: rescaled rows do not over- or underflow
     x = x / peak.masked_fill(peak == 0, 1)
-    gram = x @ x.T  # (K, K)
+    gram = inner_products(x)
     norm = gram.diagonal().sqrt()
     norm = norm.masked_fill(norm == 0, 1)
     cos = (gram / norm[:, None] / norm).clamp(-1, 1)
@@ -180,7 +196,7 @@ def perception_affinity(P: Tensor | np.ndarray, beta: float) -> Tensor:
     Q = Q.sub_(Q.sum(0) / max(K - 1, 1)).fill_diagonal_(0)
     # ‖q_k - q_j‖² of all pairs
     norm = Q.square().sum(1)  # (K,)
-    d = Q @ Q.T  # (K, K)
+    d = inner_products(Q)
     d = d.mul_(-2).add_(norm).add_(norm[:, None])
     # without their terms in columns k and j, which are q_jk² and q_kj²
     d = d.sub_(Q.square_()).sub_(Q.T).clamp_min_(0)

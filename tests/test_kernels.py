@@ -346,3 +346,80 @@ def test_mean_by_loop_by_hand():
         [5, 5],
     ]  # empty and weightless clusters keep their rows
     assert old == [[0, 0], [7, 7], [5, 5]]
+
+
+# --- many clients: other algorithms above a size, the same results --------------------
+
+
+def parted(groups=3, size=14, seed=0) -> np.ndarray:
+    """A graph of equal parts without links between them: eigenvalues coincide."""
+    rng = np.random.default_rng(seed)
+    part = rng.uniform(0.5, 1, (size, size))
+    return np.kron(np.eye(groups), (part + part.T) / 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_leading_eigenvectors_are_those_of_all(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(60, 60))
+    for M, n in ((x + x.T, 5), (parted(4, 15, seed), 6)):
+        values, vectors = clustering.leading_eigenvectors(M, n)
+        assert values == pytest.approx(np.linalg.eigvalsh(M)[::-1][:n], abs=1e-9)
+        assert M @ vectors == pytest.approx(vectors * values, abs=1e-8)
+        assert vectors.T @ vectors == pytest.approx(np.eye(n), abs=1e-8)
+        again = clustering.leading_eigenvectors(M, n)[1]
+        assert np.array_equal(again, vectors)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_spectral_cuts_of_many_clients_are_those_of_few(monkeypatch, linked):
+    W = parted() + 0.05 * linked
+    best = clustering.best_spectral(W, 4, seed=0)
+    cut = clustering.spectral(W, 3, seed=0)
+    dense = clustering.eigenmaps(W, 3)
+    monkeypatch.setattr(clustering, "DENSE", 10)
+    for label in (clustering.spectral(W, 3, seed=0), cut, best.labels):
+        assert label.tolist() == [0] * 14 + [1] * 14 + [2] * 14
+    many = clustering.best_spectral(W, 4, seed=0)
+    assert torch.equal(many.labels, best.labels)
+    assert many.score == pytest.approx(best.score, abs=1e-6)
+    maps = clustering.eigenmaps(W, 3)  # the same space, in whatever axes
+    assert np.linalg.matrix_rank(np.hstack([maps, dense]), tol=1e-7) == 3
+
+
+@quick
+@given(matrices)
+def test_inner_products_in_blocks(x):
+    x = torch.from_numpy(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(similarity, "BLOCK", 3)
+        gram = similarity.inner_products(x)
+        cosines = similarity.cosine(x).numpy()
+    torch.testing.assert_close(gram, x @ x.T, rtol=1e-12, atol=1e-12)
+    assert torch.equal(gram, gram.T) or len(x) <= 3
+    assert cosines == pytest.approx(reference.cosine(x.numpy()), abs=1e-9)
+
+
+def test_perception_affinity_in_blocks_agrees_with_its_loop(monkeypatch):
+    P = np.random.default_rng(0).normal(size=(11, 11))
+    monkeypatch.setattr(similarity, "BLOCK", 4)
+    found = similarity.perception_affinity(P, 0.3).numpy()
+    assert found == pytest.approx(reference.perception_affinity(P, 0.3), abs=1e-9)
+
+
+def test_k_means_counts_different_rows_no_further_than_it_must():
+    rows = np.array([[0.0], [-0.0], [1.0], [1.0], [2.0]])
+    counts = [clustering._at_most_different(rows, k) for k in (1, 2, 3, 4)]
+    assert counts == [1, 2, 3, 3]
+
+
+def test_cfl_gp_parts_many_clients_as_it_parts_few(monkeypatch):
+    from fednb.methods import CFLGP, cflgp
+
+    G = torch.from_numpy(parted()[:, None])  # (K, 1, d)
+    old = torch.zeros(len(G), dtype=torch.long)
+    few = CFLGP(3).partition(G, old, seed=0)
+    monkeypatch.setattr(cflgp, "DENSE", 10)
+    many = CFLGP(3).partition(G, old, seed=0)
+    assert torch.equal(clustering.relabel(many), clustering.relabel(few))
+    assert len(few.unique()) == 3

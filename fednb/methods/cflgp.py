@@ -25,7 +25,12 @@ import torch
 from torch import Tensor
 
 from .. import checks
-from ..clustering import keep_names, weighted_kmeans
+from ..clustering import (
+    DENSE,
+    keep_names,
+    leading_eigenvectors,
+    weighted_kmeans,
+)
 from ..door import Fed
 from ..params import mean_by
 
@@ -141,9 +146,14 @@ class CFLGP:
         order = x.norm(dim=1).argsort(stable=True)
         x = x[order]
         # the leading singular directions, by way of the Gram matrix
-        size, axes = torch.linalg.eigh(x @ x.T)
+        if len(x) > DENSE:
+            gram = (x @ x.T).cpu().numpy()
+            values, vectors = leading_eigenvectors(gram, self.clusters)
+            size, axes = x.new_tensor(values), x.new_tensor(vectors)
+        else:
+            size, axes = torch.linalg.eigh(x @ x.T)
         leading = (axes * size.clamp_min(0).sqrt())[:, -self.clusters :]
         clusters = min(self.clusters, len(x))
-        found = weighted_kmeans(leading, torch.ones_like(size), clusters, seed)
+        found = weighted_kmeans(leading, torch.ones_like(x[:, 0]), clusters, seed)
         named = keep_names(found, old[order], self.clusters)
         return torch.empty_like(old).index_copy(0, order, named)

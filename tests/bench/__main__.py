@@ -42,6 +42,8 @@ PEERS = {
     ),
     "FedLab": ("fedlab", "peers.fedlab", ["threads1", "threads2"]),
     "Flower": ("flower", "peers.flower", ["ray2"]),
+    "FedJAX": ("fedjax", "peers.fedjax", ["jit"]),
+    "BlazeFL": ("blazefl", "peers.blazefl", ["threads2", "processes2", "threads1"]),
 }
 
 
@@ -76,6 +78,12 @@ def federation(w: Workload, **options) -> Federation:
     )
 
 
+def wait_for_gpu() -> None:
+    """Let a GPU finish what it was asked to do, before the clock is read."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
 class Fednb:
     """fednb's default backend, doing FedAvg."""
 
@@ -87,6 +95,7 @@ class Fednb:
         start = time.perf_counter()
         for t in range(n):
             self.state = self.method.step(self.state, self.fed, t)
+        wait_for_gpu()
         return time.perf_counter() - start
 
     def close(self) -> None:
@@ -94,11 +103,11 @@ class Fednb:
 
 
 class Plain:
-    """The plain loop on one thread."""
+    """The plain loop on one thread, or on a GPU."""
 
-    def __init__(self, w: Workload, threads: int = 1) -> None:
-        self.w, self.threads, self.model = w, threads, w.model()
-        self.x, self.y = tensors(w)
+    def __init__(self, w: Workload, threads: int = 1, device: str = "cpu") -> None:
+        self.w, self.threads, self.model = w, threads, w.model().to(device)
+        self.x, self.y = (tensor.to(device) for tensor in tensors(w))
         self.state, self.generator = (
             self.model.state_dict(),
             torch.Generator().manual_seed(0),
@@ -112,6 +121,7 @@ class Plain:
             self.state = plain_round(
                 self.w, self.model, self.state, self.x, self.y, self.generator
             )
+        wait_for_gpu()
         torch.set_num_threads(before)
         return time.perf_counter() - start
 
@@ -166,8 +176,18 @@ class Peer:
         self.process.wait(timeout=60)
 
 
-def contenders(w: Workload, only_core: bool):
-    """Name -> contender; peers that are not installed are left out."""
+def contenders(w: Workload, only_core: bool, device: str | None = None):
+    """Name -> contender; peers that are not installed are left out.
+
+    On a ``device`` of its own only the plain loop and fednb take part.
+    """
+    if device is not None:
+        batched = partial(Fednb, w, device=device, backend="batched")
+        found = {"plain": Plain(w, device=device), "fednb": batched()}
+        for name in ("unfold", "grouped"):
+            found[name] = batched()
+            found[name].fed.backend.convolve_by(name)
+        return found
     found = {"plain": Plain(w), "limit": Limit(w), "fednb": Fednb(w)}
     for name, (environment, module, setups) in PEERS.items():
         if only_core or not (ROOT / ".venv-peers" / environment).exists():
@@ -206,9 +226,9 @@ def ratio(seconds: dict[str, list[float]], a: str, b: str) -> list[float]:
     return [round(v, 3) for v in (middle, low, high)]
 
 
-def race(w: Workload, turns: int, only_core: bool) -> dict:
+def race(w: Workload, turns: int, only_core: bool, device: str | None = None) -> dict:
     """Let all contenders take turns, and compare."""
-    field = contenders(w, only_core)
+    field = contenders(w, only_core, device)
     seconds: dict[str, list[float]] = {name: [] for name in field}
     try:
         for contender in field.values():
@@ -223,7 +243,8 @@ def race(w: Workload, turns: int, only_core: bool) -> dict:
         print(file=sys.stderr)
     peers = [name for name in field if " " in name]
     best = min(peers, key=lambda name: statistics.median(seconds[name]), default=None)
-    rivals = {"vs_plain": "plain", "vs_limit": "limit", "vs_peer": best}
+    limit = "limit" if "limit" in field else None
+    rivals = {"vs_plain": "plain", "vs_limit": limit, "vs_peer": best}
     ratios = {
         name: ratio(seconds, "fednb", rival) if rival else [None] * 3
         for name, rival in rivals.items()
@@ -318,11 +339,17 @@ def table(result: dict) -> str:
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark, or another one of this folder if its name comes first."""
+    if sys.argv[1:2] == ["kernels"]:
+        from . import kernels
+
+        kernels.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("workloads", nargs="*", default=["W1", "W2", "W3"])
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--core", action="store_true", help="without the peers")
+    parser.add_argument("--gpu", action="store_true", help="on this machine's GPU")
     parser.add_argument(
         "--sampled-w2",
         type=int,
@@ -330,6 +357,11 @@ def main() -> None:
         help="clients per round of W2 (the full 200 take minutes)",
     )
     args = parser.parse_args()
+    device = None
+    if args.gpu:
+        if not torch.cuda.is_available():
+            sys.exit("torch finds no GPU on this machine: there is nothing to measure")
+        device = "cuda"
     (ROOT / "_build").mkdir(exist_ok=True)
     torch.set_num_threads(
         len(os.sched_getaffinity(0))
@@ -338,15 +370,21 @@ def main() -> None:
     )
     cores = f"{torch.get_num_threads()} cores"
     machine = f"{platform.machine()}, {cores}, torch {torch.__version__}"
+    if device is not None:
+        machine += f", {torch.cuda.get_device_name()}"
     result: dict = {"machine": machine}
     result["workloads"] = {}
     for name in args.workloads:
         w = workload(name, args.sampled_w2 if name == "W2" else None)
-        result["workloads"][name] = race(w, args.turns, args.core)
-    if len(args.workloads) == 3:
+        result["workloads"][name] = race(w, args.turns, args.core, device)
+    if len(args.workloads) == 3 and device is None:
         result["server_share"], result["growth_ms"] = server_share(), growth()
     (ROOT / "_build" / "bench.json").write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
+    if device is not None:
+        print(f"\n{machine}; rounds per second, and how often plain:")
+        for name, r in result["workloads"].items():
+            print(name, r["rounds_per_second"], r["all_vs_plain"])
 
 
 if __name__ == "__main__":
