@@ -32,7 +32,7 @@ ALLOWED = {
     "data": {"models", "partition"},
     "training": set(),
     "door": {"backends", "params", "training"},  # for its types only
-    "backends": {"conv", "params", "training"},
+    "backends": {"conv", "data", "params", "training"},
     "entry": {"data", "partition", "training"},
     "federation": {
         *("backends", "data", "door", "entry", "params", "partition", "training"),
