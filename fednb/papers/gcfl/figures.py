@@ -634,7 +634,7 @@ def parts_forest(steps: int = 25) -> Figure:
             if value in paper:
                 pair = tables.paired(paper, "row", "GCFL", row, value, **how)
                 theirs = effect(pair).mean
-            lines[PARTS[row]] = (effect(ours), theirs)
+            lines[PARTS.get(row, row)] = (effect(ours), theirs)
         panels[title] = lines
     return forest(panels, "GCFL minus GCFL with this change", across=3)
 
