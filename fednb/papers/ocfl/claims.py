@@ -139,20 +139,21 @@ def table(claims: list[Claim], caption: str) -> tables.Table:
 
     They are grouped by verdict, each group in the order of the claims.
     """
-    heads = ["claim", "section", "our effect", "95 % interval", "line", "archive"]
-    heads += ["over", "verdict"]
+    heads = ["claim", "verdict", "our effect (95 % interval)", "line and archive"]
+    heads += ["section; over"]
     rows = []
     for claim in sorted(claims, key=lambda claim: VERDICTS.index(claim.verdict)):
         verdict = f"{MARKS[claim.verdict]} {claim.verdict}"
-        cells = [claim.reason, *[""] * 4]
+        cells = [claim.reason, "–", claim.where]
         if claim.interval is not None:
-            mean, low, high = claim.interval
-            theirs = "–" if claim.printed is None else _signed(claim.printed)
+            mean, low, high = (_signed(x) for x in claim.interval)
+            yardsticks = f"line {claim.threshold:g}"
+            if claim.printed is not None:
+                yardsticks += f"; archive {_signed(claim.printed)}"
             over, _, _ = claim.replicates.partition(",")
-            cells = [f"{_signed(mean)} {claim.unit}"]
-            cells += [f"{_signed(low)} to {_signed(high)}"]
-            cells += [f"{claim.threshold:g}", theirs, over]
-        rows.append([claim.statement, claim.where, *cells, verdict])
+            cells = [f"{mean} {claim.unit} ({low} to {high})", yardsticks]
+            cells += [f"{claim.where}; {over}"]
+        rows.append([claim.statement, verdict, *cells])
     return tables.words(heads, rows, f"{caption}: {count(claims)}.")
 
 
@@ -320,7 +321,7 @@ def hardest_split(mine: Runs) -> Claim:
         "4.6.1",
         effect(pair),
         unit="ARI, other splits minus this one",
-        replicates=f"{pair.n} = data sets × numbers of clients, HDBSCAN and mean shift",
+        replicates=f"{pair.n} cells, data set × clients; HDBSCAN and mean shift",
         scale=mine.scale,
     )
 
@@ -402,7 +403,7 @@ def first_rounds(mine: Runs, own: DataFrame) -> Claim:
         "4.6.2",
         effect(pair),
         unit="rounds",
-        replicates=f"{pair.n} = splits × numbers of clients",
+        replicates=f"{pair.n} cells, split × clients",
         scale=mine.scale,
     )
 

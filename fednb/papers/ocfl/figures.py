@@ -534,7 +534,7 @@ def captioned(frame: DataFrame, caption: str, digits: int = 2) -> tables.Table:
 
 def _cell(value: Any, digits: int) -> str:
     if isinstance(value, float):
-        return "–" if np.isnan(value) else f"{value:.{digits}f}"
+        return "–" if np.isnan(value) else f"{value:z.{digits}f}"
     return str(value)
 
 
