@@ -606,7 +606,7 @@ def floors(
         ax.set(title=title, xlabel="learning rate η", ylabel="mean ‖∇L‖²  (better ↓)")
         ax.minorticks_off()
         ax.set_xticks(etas, [f"{eta:g}" for eta in etas])
-        ax.legend(fontsize=8.5, loc="center left")
+        ax.legend(fontsize=8.5, loc="upper left", bbox_to_anchor=(0, 0.9))
     return fig
 
 
