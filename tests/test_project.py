@@ -266,6 +266,14 @@ def test_every_dependency_is_pinned():
     assert direct() <= set(pins())
 
 
+def test_the_extra_of_the_book_is_enough_for_its_notebooks():
+    """Without make one installs ``.[book]``, and builds the book with it."""
+    notebooks = (ROOT / "book").rglob("*.ipynb")
+    assert any("torchvision()" in path.read_text() for path in notebooks)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "fednb[papers]" in settings["project"]["optional-dependencies"]["book"]
+
+
 def test_environment_equals_constraints():
     lines = re.findall(
         r"^ +- ([\w.-]+)==(\S+)$", (ROOT / "environment.yml").read_text(), re.M
