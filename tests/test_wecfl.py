@@ -883,7 +883,7 @@ def test_macro_f1_is_judged_by_its_direction_and_the_size_apart():
     assert ranking["WeCFL is more accurate than IFCA"].printed > 10
     for value, name in wecfl.claims.MEASURES.items():
         size = wecfl.claims.size_of_the_lead(value, name)
-        assert size.ours and size.threshold == size.printed > 10
+        assert size.ours and size.threshold == pytest.approx(size.printed, abs=0.05)
         assert size.interval.high < size.printed and size.verdict == "fails"
 
 
@@ -1044,7 +1044,7 @@ def test_theorem_6_9_can_fail_for_copies_only():
         said = theory.promise(past)
         assert said["promised"].min() > said["U"].max() ** 2
     judged = {c.statement: c.verdict for c in wecfl.claims.of_the_theory()}
-    vacuous = "The same for members with different data, or with noise"
+    vacuous = "The squared gradient stays below that rate with unlike members or noise"
     assert judged.pop(vacuous) == "not testable"
     assert set(judged.values()) == {"holds"}
 

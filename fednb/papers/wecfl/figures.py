@@ -793,7 +793,7 @@ def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     plots.style()
-    fig = Figure(figsize=(WIDTH, 2.8))
+    fig = Figure(figsize=(WIDTH, 3))
     axes = fig.subplots(1, len(views))
     for ax, (title, (rows, groups)) in zip(axes, views.items(), strict=True):
         plots.matrix(cosine(rows), groups, name="cosine", ax=ax)
@@ -811,10 +811,11 @@ def _cosines_in_words(rows: torch.Tensor, groups: Any) -> str:
     """The mean cosine of two rows: of one group and of different ones, or of all."""
     apart = ~torch.eye(len(rows), dtype=torch.bool)
     if groups is None:
-        return f"mean {float(cosine(rows)[apart].mean()):.2f}"
+        return f"mean {float(cosine(rows)[apart].mean()):.2f}\n"
     same = torch.as_tensor(groups)[:, None] == torch.as_tensor(groups)
     within = float(cosine(rows)[same & apart].mean())
-    return f"members {within:.2f}, others {float(cosine(rows)[~same].mean()):.2f}"
+    across = float(cosine(rows)[~same].mean())
+    return f"members {within:.2f}\nothers {across:.2f}"
 
 
 def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
