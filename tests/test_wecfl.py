@@ -923,6 +923,16 @@ def test_methods_keep_their_colours():
     assert len(set(signs)) == len(signs)
 
 
+def test_stars_mark_old_runs_and_go_with_them(monkeypatch):
+    monkeypatch.setattr(wecfl.figures, "standing_in", set)
+    table, words = wecfl.figures.ifca_gaps()
+    assert "*" not in table.text and words.endswith("of 8 lines.")
+    old = {("cifar10", "2-class", "IFCA as released")}
+    monkeypatch.setattr(wecfl.figures, "standing_in", lambda: old)
+    starred = wecfl.figures.ifca_gaps()[0].text
+    assert starred.count("*") == 2  # one cell, and the caption
+
+
 def test_variants_with_the_same_numbers_share_a_line():
     table, _ = wecfl.figures.variants()
     assert "last layer only; all layers; cosine distance" in table.text
