@@ -3,12 +3,13 @@
 Where methods are compared, seeds are averaged first, and the cells of Tables 2 and 5
 are the replicates: a cell is a data set and a setting. Where a claim is about all K,
 five and ten are averaged, too, because they share data and seeds. Claims about one cell
-have seeds as replicates. The paper's own effect is computed from its printed numbers in
-the same way.
+have seeds as replicates, claims about the course of a run have runs. The paper's own
+effect is computed from its printed numbers in the same way.
 
-The lead over FeSEM in macro-F1 is the exception: the paper weights clients by their
-batches, our records count them alike, and that may decide a lead of a point. So it is
-judged without the printed effect. This was settled after a look at the records.
+Macro-F1 is the exception: the released code weights clients by their batches, our
+records count them alike. So its direction is judged, without the printed effect. This
+was settled after a look at the records. How large the lead over IFCA is, by either
+measure, is asked apart, among our own questions.
 """
 
 from __future__ import annotations
@@ -31,35 +32,93 @@ CELL = ["dataset", "setting"]
 TOY = "toy (12 clients, softmax regression)"
 LONGER = "30 clients, 30 rounds"
 TABLES_2_AND_5 = "8.1, B.2, Tables 2, 5"
+CLOSE_TO_ZERO = 0.1  # our line for B: the paper names none
+MEASURES = {ACCURACY: "accuracy", MACRO_F1: "macro-F1"}
 
-
+# What sections 8.1, 8.2, 8.3 and 6 say first about WeCFL, in this order.
 HEADLINES = (
     "WeCFL is more accurate than FeSEM",
-    "WeCFL has a higher macro-F1 than FeSEM",
-    "WeCFL is more accurate than IFCA (mended)",
+    "WeCFL is more accurate than IFCA",
     "Ten clusters beat one model, FedAvg",
-    "The gain over one model is larger on CIFAR-10",
     "Ten models are better than five: WeCFL",
-    "An ensemble is better than a single FedAvg",
-    "IFCA's clusters change more often than WeCFL's",
     "WeCFL converges faster than FeSEM (mean of the curve)",
     "The clustering settles within ten rounds",
-    "With K = 10 it finds the true groups exactly",
-    "Under its bound on the step, F never rises",
-)  # what the page shows first; and all claims about accuracy at the paper's scale
+    "Members of a cluster agree: B is close to zero",
+    "Under its bound on the step, distances to centres never grow",
+)
 
 
 def headlines(claims: Sequence[Claim]) -> list[Claim]:
-    """The paper's main claims, for the first screen."""
-    return [
-        claim
-        for claim in claims
-        if not claim.ours
-        and (
-            claim.statement in HEADLINES
-            or (claim.scale == OWN and "more accurate" in claim.statement)
-        )
-    ]
+    """The paper's main claims, for the first screen, in the order of ``HEADLINES``."""
+    by_statement = {claim.statement: claim for claim in claims}
+    return [by_statement[name] for name in HEADLINES if name in by_statement]
+
+
+def by_verdict(claims: Sequence[Claim]) -> list[Claim]:
+    """Claims sorted by verdict: what fails first, then what is open."""
+    order = ("fails", "open", "not testable", "holds")
+    return sorted(claims, key=lambda claim: order.index(claim.verdict))
+
+
+def summary(judged: Sequence[Claim]) -> str:
+    """The main results in words, as Markdown for the first screen."""
+    of = {claim.statement: claim for claim in judged}
+    numbers = {}
+    for name, statement in {
+        "fesem": "WeCFL is more accurate than FeSEM",
+        "ifca": "WeCFL is more accurate than IFCA",
+        "one": "Ten clusters beat one model, FedAvg",
+        "more": "Ten models are better than five: WeCFL",
+        "chance": "Ten models are better than five: random clusters",
+        "B": "Members of a cluster agree: B is close to zero",
+    }.items():
+        interval = of[statement].interval
+        assert interval is not None
+        numbers[name] = interval.mean
+    five, ten = (figures.lead("FeSEM", K=K) for K in (5, 10))
+    theirs = figures.paper()
+    printed_five, printed_ten = (
+        figures.lead("FeSEM", K=K, printed=theirs) for K in (5, 10)
+    )
+    printed_ifca, cluster_wise, client_wise = (
+        figures.lead("IFCA", printed=frame)
+        for frame in (theirs, figures.printed("2"), figures.printed("5"))
+    )
+    cifar, fashion = (
+        figures.lead("IFCA", dataset=name) for name in ("cifar10", "fashion_mnist")
+    )
+    like, unlike = figures.ahead_of_alone()
+    return f"""
+- **Weighing clients by their data helps a little.** WeCFL is
+  **{numbers["fesem"]:.1f}** points more accurate than FeSEM (paper
+  {of["WeCFL is more accurate than FeSEM"].printed:.1f}): {five:.1f} with five clusters
+  and {ten:.1f} with ten. In the paper it is the other way round, {printed_five:.1f} and
+  {printed_ten:.1f}. Our ten clusters have three clients each, the paper's twenty; three
+  leave little to weigh. (Our FeSEM, like the one in the authors' code, averages models
+  with weights; its formula, Eq. 2, averages all alike.)
+- **Groups beat one model by far, and training alone only where groups are real.** Ten
+  clusters are **{numbers["one"]:.0f}** points ahead of FedAvg (paper
+  {of["Ten clusters beat one model, FedAvg"].printed:.0f}). Compared with clients that
+  train alone, WeCFL has {_signed(like[0])} and {_signed(like[-1])} points where the
+  members of a group hold like data, and {_signed(unlike[0])} to {_signed(unlike[-1])}
+  elsewhere. Ten clusters instead of five bring {numbers["more"]:.1f}, but ten *random*
+  ones bring {numbers["chance"]:.1f}: with three clients a cluster more models help,
+  found or not. With twenty, random clusters may gain less.
+- **IFCA** is {printed_ifca:.1f} points behind WeCFL in the paper
+  ({cluster_wise:.1f} in Table 2, {client_wise:.1f} in Table 5). Here, programmed after
+  its own paper and at our smaller scale, it is **{numbers["ifca"]:.1f}** behind: WeCFL
+  has {_signed(cifar)} on CIFAR-10 and {_signed(fashion)} on Fashion-MNIST. The
+  authors' public code of IFCA has a slip. Whether that made their rows is not known.
+- **The theorems hold where we could test them, and do not explain the success.** The
+  bound on the step that keeps clusters together does so by stopping the training. And
+  $B$, which says how much the members of a cluster disagree and which the paper calls
+  close to zero, grows, to {CLOSE_TO_ZERO - numbers["B"]:.1f} in the worst cluster.
+"""
+
+
+def _signed(points: float) -> str:
+    """Points with their sign, and a true minus."""
+    return f"{points:+.1f}".replace("-", "−")
 
 
 def claims() -> list[Claim]:
@@ -119,14 +178,18 @@ def compared(
         where,
         difference(mine, a, b, CELL, value, tag),
         printed,
-        replicates=f"{len(mine[CELL].drop_duplicates())} cells, 3 seeds averaged",
+        replicates=f"{len(mine[CELL].drop_duplicates())} cells (data set and law), "
+        "3 seeds averaged",
         scale=LAPTOP,
         ours=ours,
     )
 
 
 def share(hits: int, runs: int) -> Interval:
-    """A share of runs with its exact 95 % interval (Clopper and Pearson)."""
+    """A share of runs with its exact 95 % interval (Clopper and Pearson).
+
+    Hold it against a line above 0, for a single hit lifts the interval above 0.
+    """
     from scipy.stats import binomtest
 
     ends = binomtest(hits, runs).proportion_ci()
@@ -159,19 +222,12 @@ def lines_of(row: str, frame: DataFrame) -> Series:
 def of_the_ranking() -> list[Claim]:
     """Section 8.1, and B.2: WeCFL outperforms almost all baselines."""
     against = partial(compared, where=TABLES_2_AND_5, a="WeCFL")
-    better = partial(against, value=MACRO_F1)
+    better = partial(against, value=MACRO_F1, comparable=False)
     return [
         against("WeCFL is more accurate than FeSEM", b="FeSEM", among=clustered),
-        better(
-            "WeCFL has a higher macro-F1 than FeSEM",
-            b="FeSEM",
-            among=clustered,
-            comparable=False,
-        ),
-        against("WeCFL is more accurate than IFCA (mended)", b="IFCA", among=clustered),
-        better(
-            "WeCFL has a higher macro-F1 than IFCA (mended)", b="IFCA", among=clustered
-        ),
+        better("WeCFL has a higher macro-F1 than FeSEM", b="FeSEM", among=clustered),
+        against("WeCFL is more accurate than IFCA", b="IFCA", among=clustered),
+        better("WeCFL has a higher macro-F1 than IFCA", b="IFCA", among=clustered),
         against("Ten clusters beat one model, FedAvg", b="FedAvg", among=ten_or_one),
         better(
             "Ten clusters have a higher macro-F1 than one model",
@@ -228,7 +284,7 @@ def of_the_settings() -> list[Claim]:
 
 
 def of_the_number_of_clusters() -> list[Claim]:
-    """Sections 8.1, 8.2 and B.2: larger K is better, for all methods."""
+    """Sections 8.1, 8.2 and B.2: within an interval larger K is better, for all."""
     found = [
         compared(
             f"Ten models are better than five: {row}",
@@ -346,31 +402,33 @@ def of_ifca() -> list[Claim]:
         "8.1",
         mean_of(more),
         unit="rounds with a change",
-        replicates="3 seeds, Figure 2, IFCA mended",
+        replicates="3 seeds, Figure 2",
         scale=LONGER,
     )
-    ours = worse_with_ten(figures.both())
-    theirs = worse_with_ten(figures.paper())
+    both = figures.both()
+    printed = figures.paper()
+    more_often = worse_with_ten(both, "IFCA") - worse_with_ten(both, "WeCFL")
+    in_print = worse_with_ten(printed, "IFCA") - worse_with_ten(printed, "WeCFL")
     worse = Claim(
-        "IFCA sometimes gets worse with larger K",
+        "Larger K makes IFCA worse more often than WeCFL",
         "8.1",
-        share(sum(ours), len(ours)),
-        sum(theirs) / len(theirs),
-        unit="of the runs",
-        replicates=f"{sum(ours)} of {len(ours)} runs, IFCA mended",
+        mean_of(more_often.tolist()),
+        float(in_print.mean()),
+        unit="of the runs (the paper: of its cells)",
+        replicates="8 cells, a share of three seeds in each",
         scale=LAPTOP,
     )
     return [unstable, worse]
 
 
-def worse_with_ten(frame: DataFrame) -> list[bool]:
-    """For each run of IFCA, or cell if it is printed: are ten models below five?"""
-    ifca = frame[lines_of("IFCA", frame)]
+def worse_with_ten(frame: DataFrame, row: str) -> Series:
+    """In each cell the share of a method's runs in which ten models are below five."""
+    lines = frame[lines_of(row, frame)]
     index = [*CELL]
-    if "seed" in ifca:
+    if "seed" in lines:
         index.append("seed")
-    wide = ifca.pivot_table(ACCURACY, index, "K")
-    return (wide[10] < wide[5]).tolist()
+    wide = lines.pivot_table(ACCURACY, index, "K")
+    return (wide[10] < wide[5]).groupby(CELL).mean()
 
 
 def of_convergence() -> list[Claim]:
@@ -406,33 +464,34 @@ def of_the_clusters() -> list[Claim]:
     whole = [course["completeness"].iloc[-1] for course in runs["WeCFL, K = 3"]]
     exact = sum(ari == 1 for ari in right)
     seen = partial(Claim, replicates="3 seeds, Figure 3", scale=LONGER)
-    in_time = partial(seen, unit="rounds to spare", threshold=-0.5)
     every = [*others, *settled[3], *settled[5], *settled[10]]
     return [
-        in_time(
+        seen(
             "The clustering settles within ten rounds",
             "8.3",
-            mean_of([10 - t for t in every]),
+            mean_of([11 - t for t in every]),
+            unit="rounds before round 11",
             replicates="12 runs of Figures 2 and 3",
         ),
-        in_time(
+        seen(
             "With K = 10 it settles in one round",
             "B.2",
-            mean_of([1 - t for t in settled[10]]),
-        ),
-        in_time(
-            "With K = 3 it settles in three rounds",
-            "B.2",
-            mean_of([3 - t for t in settled[3]]),
+            mean_of([2 - t for t in settled[10]]),
+            unit="rounds before round 2",
         ),
         seen(
-            "With K = 10 it finds the true groups exactly",
+            "With K = 3 it settles in three rounds",
             "B.2",
-            mean_of(right),
-            1.0,
-            threshold=0.995,
-            unit="adjusted Rand index",
-            replicates=f"3 seeds, Figure 3, {exact} of them exactly",
+            mean_of([4 - t for t in settled[3]]),
+            unit="rounds before round 4",
+        ),
+        seen(
+            "With K = 10 it finds the true groups exactly, in most runs",
+            "B.2",
+            share(exact, len(right)),
+            threshold=0.5,
+            unit="of the runs",
+            replicates=f"{exact} of {len(right)} seeds, Figure 3",
         ),
         seen(
             "With K = 3 no true group is torn apart",
@@ -446,45 +505,63 @@ def of_the_clusters() -> list[Claim]:
 
 
 def of_the_geometry() -> list[Claim]:
-    """Section 8.3 and B.2 on the networks of Tables 3 and 4; [] without records."""
+    """Section 8.3 and B.2 on the networks of Tables 3 and 4; [] without records.
+
+    Figure 4 names no data set; its matrix in the released code has the size of the
+    CIFAR-10 network's last layer. Figures 7 and 8, of which B.2 speaks, are of
+    Fashion-MNIST, with ten and three clusters. Figure 5 shows both data sets.
+    """
     frame = figures.geometry()
     if frame is None:
         return []
     ten = frame[frame["K"] == 10]
-    last = [course.iloc[-1] for course in ten["course"]]
+    cifar = frame[frame["dataset"] == "cifar10"]
+    fashion = frame[frame["dataset"] == "fashion_mnist"]
+    last = [course.iloc[-1] for course in cifar["course"]]
     apart = [line["cosine_members"] - line["cosine_centres"] for line in last]
-    seen = partial(Claim, replicates=f"{len(ten)} runs, K = 10", scale=LAPTOP)
-    course = partial(seen, unit="of distance, first to last round")
+    end_of_ten = [course.iloc[-1] for course in ten["course"]]
+    in_figure_4 = partial(
+        Claim, replicates=f"{len(cifar)} seeds, CIFAR-10, K = 10", scale=LAPTOP
+    )
+    course = partial(
+        Claim,
+        unit="of distance, first to last round",
+        replicates=f"{len(fashion)} runs, Fashion-MNIST, K = 10 and 3",
+        scale=LAPTOP,
+    )
     return [
-        seen(
+        in_figure_4(
             "Members of a cluster are more alike than centres",
             "8.3, Figure 4",
             mean_of(apart),
             0.999 - 0.93,
             unit="of cosine",
         ),
-        seen(
-            "Members of a cluster have cosines above 0.999",
+        in_figure_4(
+            "Members of a cluster have cosines above 0.999, on average",
             "8.3, Figure 4",
-            mean_of([line["cosine_members"] for line in last]),
-            threshold=0.999,
-            unit="mean cosine of two members",
+            mean_of([1000 * (line["cosine_members"] - 0.999) for line in last]),
+            unit="thousandths above 0.999",
         ),
         course(
-            "Clients come closer to their centre", "B.2", change(ten, "to_centre", -1)
-        ),
-        course("Centres move apart", "B.2", change(ten, "between", 1)),
-        seen(
-            "B is close to zero (below 0.1)",
-            "6.2, 8.3",
-            mean_of([-line["B"] for line in last]),
-            threshold=-0.1,
-            unit="of −B in the last round",
-        ),
-        course(
-            "B gets better with every round",
+            "Clients come closer to their centre",
             "B.2",
-            change(ten, "B", -1),
+            change(fashion, "to_centre", -1),
+        ),
+        course("Centres move apart", "B.2", change(fashion, "between", 1)),
+        Claim(
+            "Members of a cluster agree: B is close to zero",
+            "6.2, 8.3",
+            mean_of([CLOSE_TO_ZERO - line["B"] for line in end_of_ten]),
+            unit=f"= {CLOSE_TO_ZERO} minus B after the last round ({CLOSE_TO_ZERO} is "
+            "our line)",
+            replicates=f"{len(ten)} runs, both data sets, K = 10",
+            scale=LAPTOP,
+        ),
+        course(
+            "B gets better and better",
+            "B.2",
+            change(fashion, "B", -1),
             unit="of B, first to last round",
         ),
     ]
@@ -501,12 +578,10 @@ def change(frame: DataFrame, name: str, sign: float) -> Interval:
 
 def of_the_theory() -> list[Claim]:
     """Section 6 on a toy where its assumptions hold."""
-    free = theory.toy()
-    kept = theory.toy(1.0, free["U"].max())
+    kept = theory.toy(1.0, theory.toy()["U"].max())
     ifca = theory.toy_ifca()
-    rate = theory.promise(free)
-    noisy = theory.promise(theory.toy(batch=16))
     copies = theory.toy(copies=True)
+    rate = theory.promise(copies)
     below = theory.allowed(copies) > theory.ETA
     falls = copies["R_L"] < copies["R_E"]
     always = partial(
@@ -516,6 +591,7 @@ def of_the_theory() -> list[Claim]:
         unit=f"of {theory.ROUNDS} rounds",
         threshold=theory.ROUNDS - 0.5,
     )
+    same_data = "one run without noise, members with the same data (B = 0)"
     return [
         always(
             "IFCA's objective falls in every round",
@@ -523,26 +599,27 @@ def of_the_theory() -> list[Claim]:
             exactly((ifca["R_M"] <= ifca["R_0"] + 1e-12).sum()),
         ),
         always(
-            "Under its bound on the step, F never rises",
+            "Under its bound on the step, distances to centres never grow",
             "Theorem 6.2",
             exactly((kept["F_L"] <= kept["F_M"] + 1e-12).sum()),
         ),
         always(
-            "Below a second bound on the step, R falls in every round",
-            "Theorem 6.8",
+            "Below the second of two bounds on the step, R falls in every round",
+            "Theorem 6.8, Eq. 45",
             exactly((below & falls).sum()),
-            replicates="one run without noise, members with the same data (B = 0)",
+            replicates=same_data,
         ),
         always(
             "The squared gradient stays below the promised rate",
             "Theorem 6.9",
             exactly((rate["measured"] <= rate["promised"]).sum()),
+            replicates=same_data,
         ),
-        always(
-            "The same with noise (batches of 16)",
+        Claim(
+            "The squared gradient stays below that rate with unlike members or noise",
             "Theorem 6.9",
-            exactly((noisy["measured"] <= noisy["promised"]).sum()),
-            replicates="one run",
+            reason="the promise lies above U², which no squared gradient exceeds, so "
+            "no run could contradict it",
         ),
     ]
 
@@ -605,6 +682,7 @@ def our_questions() -> list[Claim]:
     above = [a - b for a, b in zip(*slow, strict=True)]
     ask = partial(compared, where="ours", ours=True)
     steps = int((theory.allowed(theory.toy()) > 0).sum())
+    on_cifar = closer_on_cifar()
     return [
         ask(
             "WeCFL beats random clusters of equal size",
@@ -641,8 +719,10 @@ def our_questions() -> list[Claim]:
             scale=LONGER,
             ours=True,
         ),
+        *(size_of_the_lead(value, name) for value, name in MEASURES.items()),
+        *on_cifar,
         Claim(
-            "With real groups Theorem 6.8 allows a step in every round",
+            "With real groups Theorem 6.8's second bound allows a step in every round",
             "ours",
             exactly(steps),
             threshold=theory.ROUNDS - 0.5,
@@ -654,8 +734,47 @@ def our_questions() -> list[Claim]:
     ]
 
 
+def size_of_the_lead(value: str, name: str) -> Claim:
+    """Is WeCFL's lead over IFCA as large as the paper prints it?"""
+    mine = figures.both()
+    theirs = figures.paper()
+    intervals = [
+        difference(frame[clustered(frame)], "WeCFL", "IFCA", CELL, value, "row")
+        for frame in (mine, theirs)
+    ]
+    return Claim(
+        f"WeCFL's lead over IFCA in {name} is as large as printed",
+        "ours",
+        intervals[0],
+        intervals[1].mean,
+        threshold=round(intervals[1].mean, 1),
+        replicates="8 cells, 3 seeds averaged",
+        scale=LAPTOP,
+        ours=True,
+    )
+
+
+def closer_on_cifar() -> list[Claim]:
+    """B.2 says that clients come closer on Fashion-MNIST; [] without records."""
+    frame = figures.geometry()
+    if frame is None:
+        return []
+    runs = frame[frame["dataset"] == "cifar10"]
+    return [
+        Claim(
+            "Clients come closer to their centre on CIFAR-10, too",
+            "ours",
+            change(runs, "to_centre", -1),
+            unit="of distance, first to last round",
+            replicates=f"{len(runs)} seeds, CIFAR-10, K = 10",
+            scale=LAPTOP,
+            ours=True,
+        )
+    ]
+
+
 def weights_need_sizes() -> Claim:
-    """WeCFL's lead over FeSEM where sizes differ, less its lead where they do not."""
+    """WeCFL's lead over FeSEM where sizes differ, minus that where they do not."""
     leads = []
     for frame in (figures.both(), figures.records("equal_sizes")):
         frame = frame.assign(setting=frame["setting"].str.removesuffix(", equal sizes"))

@@ -36,6 +36,24 @@ OWN_SCALE = ("scale_cifar10_class", "scale_cifar10_alpha", "scale_fashion_class"
 SNAPSHOTS = (("fashion_mnist", 10), ("fashion_mnist", 3), ("cifar10", 10))
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
+SIGNS = {
+    "WeCFL": (plots.COLOURS[0], "-"),
+    "FeSEM": (plots.COLOURS[1], "--"),
+    "IFCA": (plots.COLOURS[2], "-."),
+    "IFCA as released, η = 0.001": (plots.COLOURS[2], ":"),
+    "FedAvg": (plots.COLOURS[3], "-"),
+    "FedAvg, η = 0.001": (plots.COLOURS[3], ":"),
+    "LocalOnly": (plots.COLOURS[4], "-"),
+    "random": (plots.COLOURS[5], "--"),
+    "oracle": (plots.COLOURS[6], "-."),
+    "Oracle clusters": (plots.COLOURS[6], "-."),
+    "WeCFL, K = 3": (plots.COLOURS[0], ":"),
+    "WeCFL, K = 5": (plots.COLOURS[0], "--"),
+    "WeCFL, K = 10": (plots.COLOURS[0], "-"),
+    "Fashion-MNIST, K = 10": (plots.INK, "-"),
+    "Fashion-MNIST, K = 3": (plots.INK, ":"),
+    "CIFAR-10, K = 10": (plots.COLOURS[7], "--"),
+}  # a colour and a dash for each method, the same in all pictures
 
 # --- records as frames ----------------------------------------------------------------
 
@@ -155,7 +173,7 @@ def full_table(table: str, value: str) -> tables.Table:
     settings = {"2": CLUSTER_WISE, "5": CLIENT_WISE}[table]
     ours = both()[both()["setting"].isin(settings)].replace({"dataset": DATASETS})
     theirs = printed(table).replace({"dataset": DATASETS})
-    name = {ACCURACY: "Accuracy", MACRO_F1: "Macro-F1"}[value]
+    name = {ACCURACY: "Accuracy", MACRO_F1: "Macro-F1 (union)"}[value]
     return tables.beside(
         ours,
         theirs,
@@ -176,22 +194,50 @@ def levels() -> DataFrame:
 def alone() -> tuple[tables.Table, str]:
     """LocalOnly beside other rows, and in how many columns it is ahead of all."""
     level = levels()
+    runs = both()[both()["K"] != 5]
     shown = ["FedAvg", "Random clusters", "WeCFL", "Oracle clusters", "LocalOnly"]
     rows = []
     beaten = []
     for (dataset, setting), line in level.iterrows():
         name = f"{DATASETS[dataset]}, {setting}"
-        rows.append([name, *(f"{100 * line[row]:.1f}" for row in shown)])
+        here = runs[runs["dataset"].eq(dataset) & runs["setting"].eq(setting)]
+        pair = tables.paired(here, "row", "WeCFL", "LocalOnly", ACCURACY, ["seed"])
+        numbers = [f"{100 * line[row]:.1f}".replace("nan", "–") for row in shown]
+        rows.append([name, *numbers, pair.short])
         if line.idxmax() != "LocalOnly":
             beaten.append(name)
-    caption = f"Accuracy in %, K = 10, {LAPTOP}, mean of three seeds."
-    rows = [[cell.replace("nan", "–") for cell in row] for row in rows]
-    table = number_table(["", *shown], rows, caption)
+    caption = f"Accuracy in %, K = 10, {LAPTOP}, mean of three seeds, and the "
+    caption += "difference in points with its 95 % interval over seeds."
+    table = number_table(["", *shown, "WeCFL − LocalOnly"], rows, caption)
     words = "LocalOnly is ahead of every other row of the tables in "
     words += f"{len(rows) - len(beaten)} of {len(rows)} settings"
     if beaten:
         words += f"; the exceptions: {'; '.join(beaten)}"
     return table, words + "."
+
+
+def ahead_of_alone() -> tuple[list[float], list[float]]:
+    """WeCFL minus LocalOnly in points: where members are alike, and elsewhere."""
+    level = levels()
+    lead = 100 * (level["WeCFL"] - level["LocalOnly"])
+    like = lead.index.get_level_values("setting") == "α = (0.1, 10)"
+    return sorted(lead[like]), sorted(lead[~like])
+
+
+def with_more_rounds() -> str:
+    """WeCFL beside LocalOnly early and late in Figure 2's runs, in words."""
+    runs = curves("figure2")
+    parts = []
+    for end in (10, 30):
+        gaps = [
+            100 * (a[ACCURACY].iloc[end - 3 : end] - b[ACCURACY].iloc[end - 3 : end])
+            for a, b in zip(runs["WeCFL"], runs["LocalOnly"], strict=True)
+        ]
+        mean = float(np.mean(gaps))
+        where = "ahead" if mean > 0 else "behind"
+        parts.append(f"{abs(mean):.1f} points {where} after {end} rounds")
+    words = "In Figure 2's runs below (CIFAR-10, (3, 2)-class, three seeds) WeCFL is "
+    return f"{words}{' and '.join(parts)}."
 
 
 def costs() -> tables.Table:
@@ -228,16 +274,32 @@ def by_law() -> tables.Table:
                     lead = both_rows["WeCFL"] - both_rows["FeSEM"]
                     line.append(f"{100 * both_rows['WeCFL']:.1f} ({100 * lead:+.1f})")
                 rows.append(line)
+    spread = ["mean lead (standard deviation)"]
+    for side in ("equal sizes", "released", "paper"):
+        wide = cells.xs(side, level="law").unstack("row")
+        leads = 100 * (wide["WeCFL"] - wide["FeSEM"])
+        spread.append(f"{leads.mean():+.1f} ({leads.std():.1f})")
+    rows.append(spread)
     heads = ["", "ours, equal sizes", "ours, released law", "paper"]
     caption = "WeCFL's accuracy in %, in brackets its lead over FeSEM; "
     return number_table(heads, rows, f"{caption}{LAPTOP}, mean of three seeds.")
 
 
-def lead(K: int) -> float:
-    """WeCFL's lead over FeSEM in points of accuracy, mean of the eight cells."""
-    frame = both()[both()["K"] == K]
+def lead(
+    rival: str, *, dataset: str | None = None, K: int | None = None, printed: Any = None
+) -> float:
+    """WeCFL's mean lead over a rival in points of accuracy: ours, or the paper's.
+
+    Of one data set, or with one K, if given. ``printed`` is a frame of the paper's
+    numbers.
+    """
+    frame = both() if printed is None else printed
+    if dataset is not None:
+        frame = frame[frame["dataset"] == dataset]
+    if K is not None:
+        frame = frame[frame["K"] == K]
     mean = frame.groupby("row")[ACCURACY].mean()
-    return 100 * float(mean["WeCFL"] - mean["FeSEM"])
+    return 100 * float(mean["WeCFL"] - mean[rival])
 
 
 def measures() -> tables.Table:
@@ -246,7 +308,7 @@ def measures() -> tables.Table:
         ACCURACY: "accuracy by samples",
         "accuracy": "accuracy by clients",
         "balanced_accuracy": "balanced accuracy",
-        "macro_f1": "macro-F1",
+        "macro_f1": "macro-F1 (true classes)",
         MACRO_F1: "macro-F1 (union)",
     }
     frame = both()[(both()["K"] != 5) & (both()["row"] != "Oracle clusters")]
@@ -283,21 +345,22 @@ def scales(dataset: str, setting: str) -> tables.Table:
     return number_table(["", *sides], rows, caption)
 
 
-def ifca_gaps() -> tables.Table:
-    """IFCA's lead over FedAvg and over WeCFL: in the paper, mended, as released.
+def ifca_gaps() -> tuple[tables.Table, str]:
+    """IFCA minus FedAvg and minus WeCFL: in the paper, ours, as released.
 
-    A star marks a cell in which runs of an earlier reading of the released code stand
-    in for those of the present one.
+    The words say in how many lines the released one is below FedAvg. A star marks a
+    cell in which runs of an earlier reading of the released code stand in.
     """
     sides = {
-        "paper − FedAvg": (paper(), "IFCA", "FedAvg"),
-        "mended − FedAvg": (both(), "IFCA", "FedAvg"),
-        "released − FedAvg": (both(), "IFCA as released", "FedAvg"),
-        "paper − WeCFL": (paper(), "IFCA", "WeCFL"),
-        "mended − WeCFL": (both(), "IFCA", "WeCFL"),
+        "minus FedAvg: paper": (paper(), "IFCA", "FedAvg"),
+        "minus FedAvg: ours": (both(), "IFCA", "FedAvg"),
+        "minus FedAvg: as released": (both(), "IFCA as released", "FedAvg"),
+        "minus WeCFL: paper": (paper(), "IFCA", "WeCFL"),
+        "minus WeCFL: ours": (both(), "IFCA", "WeCFL"),
     }
     old = standing_in()
     rows = []
+    below = 0
     for dataset, name in DATASETS.items():
         for setting in SETTINGS:
             line = [f"{name}, {setting}"]
@@ -305,13 +368,16 @@ def ifca_gaps() -> tables.Table:
                 here = frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
                 mean = frame[here].groupby("row")[ACCURACY].mean()  # over seeds and K
                 star = "*" if (dataset, setting, row) in old else ""
-                line.append(f"{100 * (mean[row] - mean[base]):+.1f}{star}")
+                gap = 100 * (mean[row] - mean[base])
+                below += row == "IFCA as released" and gap < 0
+                line.append(f"{gap:+.1f}{star}")
             rows.append(line)
-    caption = f"IFCA's lead in points of accuracy, K = 5 and 10 averaged; {LAPTOP}."
+    caption = "IFCA's accuracy minus that of FedAvg and of WeCFL, in points; K = 5 and "
+    caption += f"10 averaged; {LAPTOP}."
     if old:
-        caption += " * Runs with one model object, but with choices by all samples: "
-        caption += "they stand in until those with random batches are made."
-    return number_table(["", *sides], rows, caption)
+        caption += " * Runs with one model object, but with choices by all samples."
+    words = f"As released, IFCA is below FedAvg in {below} of {len(rows)} lines."
+    return number_table(["IFCA", *sides], rows, caption), words
 
 
 def standing_in() -> set[tuple[Any, ...]]:
@@ -341,33 +407,40 @@ def stability() -> tables.Table:
         "rounds with a change of clusters",
         "accuracy in %, rounds 28–30",
     ]
-    caption = (
-        "Three seeds each, 30 rounds, η = 0.01 unless said; CIFAR-10, (3, 2)-class"
-    )
-    return number_table(heads, rows, f"{caption}, 30 clients.")
+    caption = "Three seeds each, 30 rounds, η = 0.01 unless said; CIFAR-10, "
+    caption += "(3, 2)-class, 30 clients. A change of clusters is seen if it moves the "
+    caption += "adjusted Rand index or the completeness."
+    return number_table(heads, rows, caption)
 
 
 def variants() -> tuple[tables.Table, list[str]]:
-    """Each difference by itself: the table, and which are clear of zero."""
+    """Each difference by itself: the table, and which are clear of zero.
+
+    Variants with the same numbers share a line.
+    """
     frame = records("variants")
-    rows = []
+    names: dict[tuple[str, ...], list[str]] = {}  # numbers -> variants
     clear = []
     for setting, part in frame.groupby("setting", sort=False):
         for row, own in part.groupby("row", sort=False):
             base = own["base"].iloc[0]
-            line = [f"{setting}: {row}"]
+            line = []
             for metric in CURVES:
                 if row == base:
                     line.append(f"{100 * own[metric].mean():.1f}")
                     continue
                 pair = tables.paired(part, "row", row, base, metric, ["seed"])
-                line.append(pair.short)
+                line.append(pair.short.replace("+0.0 (+0.0 to +0.0)", "the same"))
                 if pair.low > 1e-9 or pair.high < -1e-9:
                     clear.append(f"{row} ({plots.NAMES[metric]})")
             ari = own["ari"].mean()
             line.append("–" if np.isnan(ari) else f"{ari:.2f}")
-            rows.append(line)
-    heads = ["variant", "accuracy", "macro-F1", "Rand"]
+            names.setdefault((str(setting), *line), []).append(str(row))
+    rows = [
+        [f"{setting}: {'; '.join(same)}", *numbers]
+        for (setting, *numbers), same in names.items()
+    ]
+    heads = ["variant", "accuracy", "macro-F1 (union)", "Rand"]
     caption = (
         "Points of difference from the run it is compared with, 95 % interval over "
     )
@@ -427,7 +500,7 @@ def snapshot(clusters: int, after: int, who: str) -> tuple[Figure, str]:
     centres = mean_by(g, equal, labels, old=g[: labels.max() + 1])
     spread = kmeans_objective(g, equal, labels, centres).sqrt()
     whole = metrics.completeness(truth, labels.numpy())
-    words = f"client to centre {spread:.2f}, nearest two centres "
+    words = f"client to centre {spread:.2f}, least distance of two centres "
     return fig, f"{words}{torch.pdist(centres).min():.2f}, completeness {whole:.2f}"
 
 
@@ -465,9 +538,9 @@ def loop() -> Figure:
         _say(ax, x + 13, 9, f"{samples}\nsamples", 8)
         _arrow(ax, (x + 6, 42), (x + 6, 21), colour)
         _arrow(ax, (x + 13, 21), (x + 13, 42), plots.INK)
-    travels = "D: its cluster's model Ω goes down,\nits own model ω goes up: "
-    _say(ax, 50, 31.5, f"{travels}a row of numbers", behind="white")
-    _say(ax, 50, -2, "L: every client takes Q gradient steps on its own data")
+    travels = "D: its cluster's model goes down,\nits own trained one goes up: "
+    _say(ax, 50, 31.5, f"{travels}rows of numbers", behind="white")
+    _say(ax, 50, -2, "L: every client takes some gradient steps on its own data")
     return fig
 
 
@@ -515,6 +588,8 @@ def deal_maps(parts: dict[str, Any], y: np.ndarray) -> Figure:
     for ax, (name, part) in zip(axes.flat, parts.items(), strict=True):
         counts = partition.class_counts(part.train, y, 10)  # (clients, classes)
         plots.class_map(counts, part.truth, ax=ax)
+        bubbles = ax.collections[0]
+        bubbles.set_sizes(np.clip(3 * bubbles.get_sizes(), 4, 70))  # points²
         ax.set_xticks(range(0, len(counts), 5))
         ax.set_title(name, pad=16)
     return fig
@@ -550,10 +625,21 @@ def side_by_side(races: dict[str, dict[str, Any]]) -> Figure:
     fig = Figure(figsize=(WIDTH, 3.5))
     axes = fig.subplots(1, len(races), sharey=True)
     for ax, (deal, histories) in zip(axes, races.items(), strict=True):
-        plots.curves(histories, ax=ax)
+        _curves(histories, "accuracy", ax)
         ax.set_title(deal)
     _legend_below(fig, axes)
     return fig
+
+
+def _curves(runs: dict[str, Any], metric: str, ax: Any) -> None:
+    """`plots.curves` with the colours and dashes of ``SIGNS``."""
+    plots.curves(runs, metric, ax=ax)
+    bands = [*ax.collections] or [None] * len(ax.lines)
+    for line, band in zip(ax.lines, bands, strict=True):
+        colour, dash = SIGNS[line.get_label()]
+        line.set(color=colour, linestyle=dash)
+        if band is not None:
+            band.set_color(colour)
 
 
 def _legend_below(fig: Any, axes: Any, columns: int = 4) -> None:
@@ -570,7 +656,7 @@ def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
     """Where a race ends: accuracy, macro-F1 and adjusted Rand index."""
     names = {
         "accuracy": "accuracy",
-        "macro_f1": "macro-F1",
+        "macro_f1": "macro-F1 (true classes)",
         "ari": "adjusted Rand index",
     }
     rows = []
@@ -581,27 +667,30 @@ def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
 
 
 def table_dots(table: str, value: str = ACCURACY) -> Figure:
-    """Table 2 or 5 as dots: the paper's numbers, and ours at both scales."""
+    """Table 2 or 5 as dots, ten models or one: the paper's numbers, and ours."""
     import pandas as pd
 
     settings = {"2": CLUSTER_WISE, "5": CLIENT_WISE}[table]
     laptop = both().assign(scale="ours, laptop scale")
     own = own_scale().assign(scale="ours, the paper's scale")
     ours = pd.concat([laptop, own])
-    ours = _for_dots(ours[ours["setting"].isin(settings)])
+    ours = ours[ours["setting"].isin(settings) & ours["row"].ne("IFCA as released")]
+    theirs = printed(table)
     fig = plots.dots(
-        ours,
-        _for_dots(printed(table)),
+        _for_dots(ours[ours["K"] != 5]).assign(line=lambda frame: frame["row"]),
+        _for_dots(theirs[theirs["K"] != 5]).assign(line=lambda frame: frame["row"]),
         rows="line",
         columns="panel",
         value=value,
         ours_name="scale",
         across=2,
     )
-    fig.set_figwidth(WIDTH)
+    fig.set_size_inches(WIDTH, 5.8)
     for ax in fig.axes:
         ax.set_title(ax.get_title(), fontsize=9.5)
         ax.locator_params(axis="x", nbins=4)
+        ax.set_xlabel("")
+    fig.supxlabel(plots.NAMES[value], fontsize=10)
     return fig
 
 
@@ -632,19 +721,22 @@ def convergence() -> Figure:
         runs.pop("IFCA as released", None)
         axes = part.subplots(1, 2)
         for ax, metric in zip(axes, CURVES, strict=True):
-            plots.curves(runs, metric, ax=ax)
+            _curves(runs, metric, ax)
         part.suptitle(title, fontsize=11)
         _legend_below(part, axes, columns=3)
     return fig
 
 
 def saw_teeth(courses: dict[str, DataFrame]) -> Figure:
-    """F after each of the steps E, M, D and L, for the first rounds of a toy."""
+    """F after each of the steps E, M, D and L, for the first six rounds of a toy.
+
+    Every panel has its own scale.
+    """
     from matplotlib.figure import Figure
 
     plots.style()
     fig = Figure(figsize=(WIDTH, 2.8))
-    axes = fig.subplots(1, len(courses), sharey=True, squeeze=False)
+    axes = fig.subplots(1, len(courses), squeeze=False)
     for ax, (title, past) in zip(axes[0], courses.items(), strict=True):
         saw = past.assign(F_D=0.0)[["F_E", "F_M", "F_D", "F_L"]].iloc[:6]
         ax.plot(1 + np.arange(24) / 4, saw.to_numpy().ravel(), "o-", markersize=3)
@@ -701,10 +793,11 @@ def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     plots.style()
-    fig = Figure(figsize=(WIDTH, 2.6))
+    fig = Figure(figsize=(WIDTH, 3))
     axes = fig.subplots(1, len(views))
     for ax, (title, (rows, groups)) in zip(axes, views.items(), strict=True):
         plots.matrix(cosine(rows), groups, name="cosine", ax=ax)
+        title = f"{title}\n{_cosines_in_words(rows, groups)}"
         ax.images[0].set_cmap("RdBu_r")
         ax.images[0].set_clim(-1, 1)
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
@@ -714,14 +807,23 @@ def cosine_maps(views: dict[str, tuple[Any, Any]]) -> Figure:
     return fig
 
 
-def mean_cosine(rows: torch.Tensor) -> float:
-    """The mean cosine of two different rows (K, D)."""
+def _cosines_in_words(rows: torch.Tensor, groups: Any) -> str:
+    """The mean cosine of two rows: of one group and of different ones, or of all."""
     apart = ~torch.eye(len(rows), dtype=torch.bool)
-    return float(cosine(rows)[apart].mean())
+    if groups is None:
+        return f"mean {float(cosine(rows)[apart].mean()):.2f}\n"
+    same = torch.as_tensor(groups)[:, None] == torch.as_tensor(groups)
+    within = float(cosine(rows)[same & apart].mean())
+    across = float(cosine(rows)[~same].mean())
+    return f"members {within:.2f}\nothers {across:.2f}"
 
 
 def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
-    """Figures 5, 7 and 8 from records: t-SNE of what clients send in rounds 2 to 6."""
+    """Figures 5, 7 and 8 from records: t-SNE of what clients send next.
+
+    After t rounds of clustering, so in round t + 1, and coloured by the clusters in
+    which they trained. What clients send in round 1 is not recorded.
+    """
     from matplotlib.figure import Figure
 
     plots.style()
@@ -732,25 +834,27 @@ def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
     axes = fig.subplots(1, len(first), squeeze=False)[0]
     for ax, (_, line) in zip(axes, first.iterrows(), strict=True):
         plots.spokes(np.array(line["plane"]), np.array(line["labels"]), ax=ax)
-        ax.set(xticks=[], yticks=[], title=f"round {line['round'] + 1}")
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(f"round {line['round'] + 1}", fontsize=9.5)
     return fig
 
 
 def geometry_table(frame: DataFrame) -> tables.Table:
-    """Figure 4 and B of Eq. 5 in numbers, in the first and the last round."""
+    """Figure 4 and B of Eq. 5 in numbers, after the first and the last round."""
     names = {
         "cosine_centres": "cosine of centres",
         "cosine_members": "cosine of members",
         "to_centre": "client to centre",
-        "between": "nearest centres",
+        "between": "least distance of centres",
         "B": "B (Eq. 5)",
     }
     rows = []
     for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
-        for name, place in {"first": 0, "last": -1}.items():
+        for place in (0, -1):
             ends = [course.iloc[place] for course in runs["course"]]
             means = [np.mean([line[metric] for line in ends]) for metric in names]
-            head = f"{DATASETS.get(dataset, dataset)}, {row}, {name} round"
+            head = f"{DATASETS.get(dataset, dataset)}, {row}, "
+            head += f"after round {ends[0]['round']}"
             rows.append([head, *(f"{x:.3f}" for x in means)])
     caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}."
     return number_table(["", *names.values()], rows, caption)
@@ -763,13 +867,13 @@ def geometry_curves(frame: DataFrame) -> Figure:
     plots.style()
     names = frame["dataset"].replace(DATASETS) + ", " + frame["row"]
     runs = {name: [*frame[names == name]["course"]] for name in dict.fromkeys(names)}
-    fig = Figure(figsize=(WIDTH, 2.6))
+    fig = Figure(figsize=(WIDTH, 2.8))
     axes = fig.subplots(1, 3)
     heads = {"B": "B (Eq. 5)", "to_centre": "client to its centre",
              "between": "nearest two centres"}  # fmt: skip
     for ax, (metric, title) in zip(axes, heads.items(), strict=True):
-        plots.curves(runs, metric, ax=ax)
-        ax.set_ylabel("")
+        _curves(runs, metric, ax)
+        ax.set(ylabel="", xlabel="after round")
         ax.set_title(title, fontsize=9.5)
-    _legend_below(fig, axes, columns=2)
+    _legend_below(fig, axes, columns=3)
     return fig
