@@ -362,8 +362,8 @@ def bound_plays(
 
     A share of the clients, at least three, is sampled in a round. Appendix F sets the
     rate to the share that is sampled, 0.1 there; Algorithm 2 has no least size, and
-    three is the fewest clients that a cluster samples (Theorem A.5). One look, after 60 rounds, as
-    in `null_plays`, or after 300.
+    three is the fewest clients that a cluster samples (Theorem A.5). One look, after 60
+    rounds, as in `null_plays`, or after 300.
     """
     lines = []
     for rounds, rate, k_min in itertools.product((60, 300), (0.1, "share"), (1, 3)):
