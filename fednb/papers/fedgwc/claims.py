@@ -129,7 +129,7 @@ def jumps() -> Claim:
 
 def table1_quality() -> Claim:
     """WAS against the better of IFCA and FeSEM, on CIFAR-100 with α = 0.5."""
-    statement = "Best clusters on CIFAR-100, α = 0.5 (WAS, WADB)"
+    statement = "Best clusters on CIFAR-100, few classes a client (WAS, WADB)"
     runs = figures.stored("longer")
     gaps = _over_better_rival(runs.assign(setting=runs["seed"]), "was")
     if not gaps:

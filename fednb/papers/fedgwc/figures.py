@@ -597,7 +597,7 @@ def where_it_split() -> DataFrame:
     import pandas as pd
 
     names = {
-        "cifar100": "CIFAR-100, α = 0.5 (Tables 1, 9)",
+        "cifar100": "CIFAR-100, few classes (Tables 1, 9)",
         "beta": "the same with four other β (Table 5)",
         "longer": "the same for longer (Figure 2)",
     }
@@ -605,7 +605,7 @@ def where_it_split() -> DataFrame:
     for table, name in names.items():
         lines[name] = stored(table)
     lines["mixes of levels (Tables 3, 6)"] = levels()
-    lines["clients all alike (Figure 6)"] = alike()
+    lines["homogeneous clients (Figure 6)"] = alike()
     lines["visual domains (Tables 4, 7)"] = domains()
     shown = {}
     for name, runs in lines.items():
@@ -746,7 +746,7 @@ def class_overlap(draws: int = 1000) -> DataFrame:
         rng = np.random.default_rng(0)
         drawn = [overlap(counts, rng.permutation(labels)) for _ in range(draws)]
         low, high = np.quantile(drawn, [0.025, 0.975])
-        lines[f"{setting}, seed {seed}"] = {
+        lines[f"{WATCHED_SPOKEN[setting]}, seed {seed}"] = {
             "sizes": str(np.bincount(labels).tolist()),
             "overlap": f"{overlap(counts, labels):.2f}",
             "random clusters, 95 %": f"{low:.2f} to {high:.2f}",
@@ -926,7 +926,8 @@ def draw_chance(cases: dict[str, Tested]) -> Figure:
     fig = Canvas(figsize=(4.4 * len(cases), 2.9))
     axes = fig.subplots(1, len(cases), squeeze=False, sharey=True)[0]
     for ax, (name, tested) in zip(axes, cases.items(), strict=True):
-        ax.hist(tested.drawn, bins=24, color="0.75", label="draws without groups")
+        scores = tested.drawn[np.isfinite(tested.drawn)]  # inf: no cut was allowed
+        ax.hist(scores, bins=24, color="0.75", label="draws without groups")
         ax.axvline(tested.score, color=COLOURS[1], linewidth=2, label="the real P")
         ax.axvline(1, color="0.3", linestyle=":", label="the paper's bound")
         ax.set(xlabel="Davies–Bouldin score of the best cut   ← better")
