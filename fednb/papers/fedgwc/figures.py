@@ -1041,8 +1041,8 @@ def matrices_at_first_look(*settings: str) -> Figure:
         line[0].set_title(f"{WATCHED_SPOKEN[setting]}: P")
         line[1].set_title("W")
         colour = "hidden group" if truth is not None else "cluster found"
-        found = f"found: {clusters} cluster{'s' * (clusters > 1)}"
-        line[2].set_title(f"{found}; colour: {colour}")
+        found = f"{clusters} cluster{'s' * (clusters > 1)} found"
+        line[2].set_title(f"{found}\n(colour: {colour})")
     return fig
 
 
