@@ -517,7 +517,7 @@ def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
         and table.iloc[1].tolist() == ["–"] * 3 + ["eps"]
     )
     changes = table["changes"]
-    assert changes["+ patience, and a fresh start after a vain look"] == (
+    assert changes["+ patience, and a fresh start after a look without a split"] == (
         "patience, retry"
     )
     assert changes["+ smoothed MSE"] == "ema"
@@ -580,6 +580,62 @@ def test_the_record_of_null_splits_is_of_fresh_seeds_and_known_code():
         assert plays["share"].between(0, 1).all()
 
 
+def test_plays_of_the_test_against_chance_and_of_the_bound():
+    cases = {
+        "equal": np.zeros(12),
+        "apart": np.repeat([0.0, 3.0], [9, 3]),
+    }
+    equal, apart = fedgwc.theory.chance_plays((8,), runs=2, sampled=4, cases=cases)
+    assert equal["rounds"] == fedgwc.theory.rounds_for(8, 12, 4) == 88
+    assert equal["tested"] == 0 and equal["tested_ari"] == 1
+    assert apart["tested"] == 2 and apart["tested_ari"] > 0.9
+    assert all(line["tested"] <= line["bound"] for line in (equal, apart))
+    lines = fedgwc.theory.bound_plays((6,), runs=2)
+    assert len(lines) == 8 and {line["sampled"] for line in lines} == {3}
+    loose, strict = lines[0], lines[1]
+    assert (loose["k_min"], strict["k_min"]) == (1, 3)
+    assert loose["splits"] >= strict["splits"]
+
+
+def test_the_record_of_the_test_against_chance_is_of_fresh_seeds_and_known_code():
+    record = fedgwc.figures.chance_record()
+    assert record["first_seed"] == fedgwc.theory.FRESH_SEED
+    assert record["revision"] == FedGWC.revision
+    assert not record["commit"].endswith(("dirty", "unknown"))
+    cases = list(dict.fromkeys(line["case"] for line in record["chance"]))
+    assert cases == [*fedgwc.theory.TOLD_APART]
+    table = fedgwc.figures.power()
+    assert list(table.index) == cases
+    assert table.shape == (len(cases), 2 * len(fedgwc.theory.MEETINGS))
+    shown = fedgwc.figures.bound_table()
+    assert shown.columns.tolist() == [*fedgwc.theory.NULL_SIZES] and len(shown) == 8
+    # the first line repeats the plays of null_splits.json
+    one = fedgwc.figures.null_splits("one look").query("version == 'as printed'")
+    same = fedgwc.figures.bound_runs(rounds=60, rate=0.1, k_min=1)
+    assert same["splits"].tolist() == one["splits"].tolist()
+
+
+def test_the_histogram_shows_what_the_rule_decides():
+    rule = FedGWC(sampled=4)
+    level = np.repeat([0.0, 3.0], [9, 3])
+    for losses in (np.zeros(12), level):
+        past = fedgwc.theory.play(rule, losses, 4, 88, force=True)
+        block = rule.block(past.P, past.visits, torch.arange(12))
+        tested = fedgwc.figures.against_chance(block, rule, 4)
+        split = tested.score <= 1 and tested.as_low <= 1
+        assert split == bool(past.labels.any())
+    assert split and len(tested.drawn) == 199
+    fig = fedgwc.figures.draw_chance({"a": tested, "b": tested})
+    assert "0 of 199" in fig.axes[0].get_title()
+
+
+def test_lines_that_agree_are_drawn_as_one():
+    cells = pd.DataFrame({"x": ["1", "1", "2", "1"]}, index=["a", "b", "c", "d"])
+    merged = fedgwc.figures.merged(cells)
+    assert merged.index.tolist() == ["a … b", "c", "d"]
+    assert merged["x"].tolist() == ["1", "2", "1"]
+
+
 def test_shares_of_splits_have_exact_intervals():
     whole = fedgwc.claims.left_whole(0, 80)
     assert whole.mean == whole.high == 1 and 0.95 < whole.low < 0.96
@@ -597,8 +653,8 @@ def test_runs_that_never_split_carry_no_verdict():
     how = {"replicates": "3 seeds", "scale": "small", "printed": 5.0}
     found = fedgwc.claims.Interval(-9.0, -10.0, -8.0)
     claim = fedgwc.claims.about_clusters(runs, "Better", "Table 1", found, **how)
-    assert claim.verdict == "open" and "split" in claim.why
-    assert claim.interval is not None and claim.interval.mean == -9
+    assert claim.verdict == "not testable" and "split" in claim.evidence
+    assert claim.interval is None
     split = runs.assign(clusters=[2, 5])
     claim = fedgwc.claims.about_clusters(split, "Better", "Table 1", found, **how)
     assert claim.verdict == "fails"
@@ -618,6 +674,21 @@ def test_the_better_rival_is_the_higher_was_and_the_lower_wadb():
     assert fedgwc.claims._over_better_rival(runs, "wadb") == pytest.approx([0.5])
     unsplit = runs.assign(was=[np.nan, 0.1, -0.2])
     assert fedgwc.claims._over_better_rival(unsplit, "was") == []
+
+
+def test_headlines_are_claims_of_the_paper():
+    judged = fedgwc.claims.claims()
+    chosen = fedgwc.claims.headlines(judged)
+    names = [claim.statement for claim in chosen]
+    assert names == [*fedgwc.claims.HEADLINES]
+    assert not any(claim.ours for claim in chosen)
+
+
+def test_indices_end_at_one_and_six_runs_decide_nothing():
+    cut = fedgwc.claims.at_most_one(fedgwc.claims.Interval(0.9, 0.7, 1.1))
+    assert (cut.low, cut.high) == (0.7, 1.0)
+    assert fedgwc.claims.homogeneous().verdict == "not testable"
+    assert fedgwc.claims.left_whole(0, 6).low < 0.95
 
 
 # --- larger runs, when they come ------------------------------------------------------
@@ -658,7 +729,7 @@ def test_splits_are_watched_and_drawn():
     assert len(np.unique(course[first.round - 2])) == 1
     kinds = np.repeat(["all", "one"], [22, 8])
     assert len(fedgwc.figures.split_tree(course, kinds).axes[0].lines) >= 30
-    drawn = fedgwc.figures.draw_splits(splits, 0.5, np.repeat([10, 1], [22, 8]))
+    drawn = fedgwc.figures.draw_splits(splits, 0.5, kinds)
     assert len(drawn.axes) == len(splits)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from ... import metrics, tables
 from ...door import Fed, num_sampled
 from ...methods import FedGWC
+from ...methods.fedgwc import DRAWS, groupless
 from .. import common
 from . import theory
 from .tasks import (
@@ -47,19 +48,38 @@ ORDER = (
     "FeSEM",
     "IFCA",
 )
-SETTINGS = {  # of the watched runs
-    "α = 0.5": "CIFAR-100",
-    "α = 0.05": "α = 0.05",
-    "(40, 30, 30)": "mix",
+SETTINGS = {  # of the watched runs -> heads of the ingredient table
+    "α = 0.5": "CIFAR-100,\nfew classes",
+    "α = 0.05": "CIFAR-10,\n1–2 classes",
+    "(40, 30, 30)": "CIFAR-10,\n3 levels",
+    "(100, 0, 0)": "CIFAR-10,\nhomogeneous",
+    "clean, noise, blur": "CIFAR-10,\n3 domains",
+}
+LEVELS_SPOKEN = {  # mixes of Tables 3 and 6, in per cent of the clients
+    "(10, 0, 90)": "10 % all classes, 90 % one",
+    "(10, 90, 0)": "10 % all classes, 90 % few",
+    "(40, 30, 30)": "40 % all, 30 % few, 30 % one",
+    "α = 0.5": "all few",
+}
+DOMAINS_SPOKEN = {  # of Tables 4 and 7, in per cent of the clients
+    "(50, 50, 0)": "50 % clean, 50 % noise",
+    "(50, 0, 50)": "50 % clean, 50 % blur",
+    "(40, 30, 30)": "40 % clean, 30 % noise, 30 % blur",
+}
+WATCHED_SPOKEN = {  # the watched runs in words
+    "α = 0.5": "CIFAR-100, about five classes a client",
+    "α = 0.05": "one or two classes a client",
+    "(40, 30, 30)": "three levels",
     "(100, 0, 0)": "homogeneous",
-    "clean, noise, blur": "domains",
+    "clean, noise, blur": "three domains",
 }
 LEVEL_SIZES = {"levels": (16, 12, 12), "equal clients": (40,)}  # of table ``looks``
 SPOKEN = {  # rules whose short name hides a second change
     "+ normalised rewards": "+ normalised rewards (MSE over updated entries)",
-    "+ patience": "+ patience, and a fresh start after a vain look",
-    "+ α = P / K": "+ α = share sampled, weighted means",
+    "+ patience": "+ patience, and a fresh start after a look without a split",
+    "+ α = P / K": "+ rate = share sampled, weighted means",
     "+ scored on the embedding": "+ scored on the embedding, QR",
+    "corrected, constant α": "corrected, constant rate",
 }
 
 
@@ -141,7 +161,7 @@ def ingredients(frame: DataFrame, settings: dict[str, str]) -> DataFrame:
     """When each rule first looked, over all settings, and the clusters found in each.
 
     ``settings`` names the columns. Numbers are means over seeds; the mix of three
-    groups also gets the adjusted Rand index. – is no attempt. ``changes`` names the
+    levels also gets the adjusted Rand index. – is no look. ``changes`` names the
     fields in which a rule differs from the one it is to be compared with: see
     `compared_with`.
     """
@@ -152,16 +172,14 @@ def ingredients(frame: DataFrame, settings: dict[str, str]) -> DataFrame:
         if f"first_{r}" not in frame:  # a rule that the old records do not have yet
             continue
         made = frame[frame[f"first_{r}"] > 0]
-        line = {"first attempt": "–"}
+        line = {"first look": "–"}
         if len(made):
-            line["first attempt"] = f"{made[f'first_{r}'].mean():.0f}"
+            line["first look"] = f"{made[f'first_{r}'].mean():.0f}"
         for setting, head in settings.items():
             own = frame[frame["setting"] == setting]
             line[head] = f"{own[f'clusters_{r}'].mean():.1f}" if len(made) else "–"
             if setting == "(40, 30, 30)":
-                line[f"{head}, ARI"] = (
-                    f"{own[f'ari_{r}'].mean():.2f}" if len(made) else "–"
-                )
+                line["its ARI"] = f"{own[f'ari_{r}'].mean():.2f}" if len(made) else "–"
         line["changes"] = ", ".join(changed_fields(rule, compared_with(name)))
         lines[SPOKEN.get(name, name)] = line
     return pd.DataFrame(lines).T
@@ -205,27 +223,44 @@ def rule_groups() -> dict[str, str]:
 
 
 def ingredient_map(table: DataFrame) -> Figure:
-    """The ingredient table as a heat map in groups: the darker, the more clusters."""
+    """The ingredient table as a heat map in groups: the darker, the more clusters.
+
+    Lines of one group that say the same, one below the other, are drawn as one.
+    """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import style
 
     style()
     known = rule_groups()
+    heads = [head for head in table.columns if head != "changes"]
     groups: dict[str, list[str]] = {}
     for name in table.index:
         groups.setdefault(known[name], []).append(name)
-    heads = [head for head in table.columns if head != "changes"]
-    heights = [len(names) for names in groups.values()]
-    fig = Canvas(figsize=(9.4, 0.27 * sum(heights) + 0.5 * len(groups) + 0.6))
+    parts = {name: merged(table.loc[names, heads]) for name, names in groups.items()}
+    heights = [len(part) for part in parts.values()]
+    fig = Canvas(figsize=(9.4, 0.27 * sum(heights) + 0.5 * len(parts) + 0.9))
     axes = fig.subplots(
-        len(groups), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(parts), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
     )[:, 0]
-    for ax, (group, names) in zip(axes, groups.items(), strict=True):
-        _annotated(ax, table.loc[names, heads], plain=("first attempt", "mix, ARI"))
+    for ax, (group, part) in zip(axes, parts.items(), strict=True):
+        _annotated(ax, part, plain=("first look", "its ARI"))
         ax.set_title(group, loc="left")
-        ax.tick_params(labelbottom=ax is axes[-1])
+        ax.tick_params(labelbottom=False, labeltop=ax is axes[0])
     return fig
+
+
+def merged(cells: DataFrame) -> DataFrame:
+    """Lines that say the same, one below the other, as one: named by its ends."""
+    kept: list[list[Any]] = []  # first name, last name, line
+    for name, line in cells.iterrows():
+        if kept and kept[-1][2].equals(line):
+            kept[-1][1] = name
+        else:
+            kept.append([name, name, line])
+    names = [first if first == last else f"{first} … {last}" for first, last, _ in kept]
+    out = cells.loc[[first for first, *_ in kept]]
+    return out.set_axis(names)
 
 
 def _annotated(ax: Axes, cells: DataFrame, plain: Sequence[str]) -> None:
@@ -410,7 +445,10 @@ def played_looks() -> DataFrame:
 
 
 def draw_looks(runs: DataFrame) -> Figure:
-    """When each rule looks (rings), when it splits (dots), and what it finds."""
+    """When each rule looks in vain (rings), when it splits (dots), and what it finds.
+
+    The legend names what there is to see.
+    """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import COLOURS, style
@@ -427,8 +465,13 @@ def draw_looks(runs: DataFrame) -> Figure:
             y = names.index(line.rule) + 0.16 * (line.seed - own["seed"].mean())
             vain = [t for t, clusters, _ in line.looks if clusters == 1]
             split = [look for look in line.looks if look[1] > 1]
-            ax.plot(vain, [y] * len(vain), "o", mfc="none", mec="0.5", ms=5)
-            ax.plot([t for t, *_ in split], [y] * len(split), "o", color=COLOURS[0])
+            ring = {"mfc": "none", "mec": "0.5", "ms": 5, "ls": ""}
+            for at, look, name in (
+                (vain, ring, "a look without a split"),
+                ([t for t, *_ in split], {"color": COLOURS[0], "ls": ""}, "a split"),
+            ):
+                if at:
+                    ax.plot(at, [y] * len(at), "o", label=name, **look)
             for t, clusters, rand in split[:1]:
                 words = f"  {clusters} clusters, Rand {rand:.2f}"
                 ax.text(t, y, words, va="center", fontsize=8)
@@ -436,6 +479,9 @@ def draw_looks(runs: DataFrame) -> Figure:
         ax.set(ylim=(len(names) - 0.5, -0.5))
         ax.set_title(setting, loc="left")
     axes[-1].set(xlabel="round", xlim=(0, 1800))
+    handles, labels = axes[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    fig.legend(once.values(), once.keys(), loc="outside lower center", ncols=2)
     return fig
 
 
@@ -494,6 +540,15 @@ def domains() -> DataFrame:
     return runs.assign(dataset=runs["base"])
 
 
+def domain_table() -> DataFrame:
+    """Tables 4 and 7 with what ours cost, settings in words."""
+    runs, paper = (
+        frame.replace({"setting": DOMAINS_SPOKEN})
+        for frame in (domains(), printed_of("4", "7"))
+    )
+    return with_cost(runs, paper, ["setting", "row"], "rand", percent=False)
+
+
 def printed_of(*numbers: str) -> DataFrame:
     """The paper's numbers of several tables, one below the other."""
     import pandas as pd
@@ -542,7 +597,7 @@ def where_it_split() -> DataFrame:
     import pandas as pd
 
     names = {
-        "cifar100": "CIFAR-100, α = 0.5 (Tables 1, 9)",
+        "cifar100": "CIFAR-100, few classes (Tables 1, 9)",
         "beta": "the same with four other β (Table 5)",
         "longer": "the same for longer (Figure 2)",
     }
@@ -550,7 +605,7 @@ def where_it_split() -> DataFrame:
     for table, name in names.items():
         lines[name] = stored(table)
     lines["mixes of levels (Tables 3, 6)"] = levels()
-    lines["clients all alike (Figure 6)"] = alike()
+    lines["homogeneous clients (Figure 6)"] = alike()
     lines["visual domains (Tables 4, 7)"] = domains()
     shown = {}
     for name, runs in lines.items():
@@ -614,21 +669,23 @@ def quality() -> DataFrame:
     by = ["dataset", "setting", "row"]
     scores = ["was", "wadb"]
     mean = ours.groupby(by, sort=False)[[*scores, "clusters", "client_updates"]].mean()
-    paper = theirs.groupby(by, sort=False)[scores].mean()
+    paper = theirs.groupby(by, sort=False)[[*scores, "clusters"]].mean()
     table = pd.DataFrame(
         {
             "WAS, paper": paper["was"].reindex(mean.index),
             "WAS, ours": mean["was"],
             "WADB, paper": paper["wadb"].reindex(mean.index),
             "WADB, ours": mean["wadb"],
+            "clusters, paper": paper["clusters"].reindex(mean.index),
             "clusters, ours": mean["clusters"],
             "client updates": mean["client_updates"],
         }
     )
     shown = table.map("{:z.2f}".format)
+    shown["clusters, paper"] = table["clusters, paper"].map("{:.0f}".format)
     shown["clusters, ours"] = table["clusters, ours"].map("{:.1f}".format)
     shown["client updates"] = table["client updates"].map("{:,.0f}".format)
-    return shown.replace("nan", "–")
+    return shown.replace("nan", "–").rename(index=LEVELS_SPOKEN, level="setting")
 
 
 def quality_dots(score: str = "was") -> Figure:
@@ -641,12 +698,19 @@ def quality_dots(score: str = "was") -> Figure:
     short = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}
     theirs = printed_of("3", "6")
     ours, theirs = (
-        frame.assign(cell=frame["dataset"].map(short) + "\n" + frame["setting"])
+        frame.assign(
+            cell=frame["dataset"].map(short)
+            + "\n"
+            + frame["setting"].map(LEVELS_SPOKEN)
+        )
         for frame in (ours, theirs)
     )
     fig = dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
+    better = "better →" if score == "was" else "← better"
     for ax in fig.axes:
-        ax.set_xlabel(score.upper())
+        ax.set_xlabel(f"{score.upper()}   {better}")
+        if score == "was":
+            ax.set_xlim(-1.08, 1.08)
     fig.axes[0].set_ylim(len(rows) - 0.5, -0.5)  # all panels share it
     return fig
 
@@ -682,7 +746,7 @@ def class_overlap(draws: int = 1000) -> DataFrame:
         rng = np.random.default_rng(0)
         drawn = [overlap(counts, rng.permutation(labels)) for _ in range(draws)]
         low, high = np.quantile(drawn, [0.025, 0.975])
-        lines[f"{setting}, seed {seed}"] = {
+        lines[f"{WATCHED_SPOKEN[setting]}, seed {seed}"] = {
             "sizes": str(np.bincount(labels).tolist()),
             "overlap": f"{overlap(counts, labels):.2f}",
             "random clusters, 95 %": f"{low:.2f} to {high:.2f}",
@@ -713,7 +777,8 @@ def found_groups() -> DataFrame:
 def long_runs() -> DataFrame:
     """How the long runs stand at round 480, where all have as many client updates.
 
-    The last column is FedGWC's lead in balanced accuracy, in points, seeds paired.
+    The last column is the lead over FedAvg in balanced accuracy, seeds paired.
+    FedGWC and random members have lines only if they split; else they are FedAvg.
     """
     scores = {
         VALUE: "balanced",
@@ -722,16 +787,19 @@ def long_runs() -> DataFrame:
     }
     shown = [*scores, *COUNTS]
     runs = stored_in_step("longer")
+    for row in ("FedGWC", "Random members"):
+        if (runs.loc[runs["row"] == row, "clusters"] == 1).all():
+            runs = runs[runs["row"] != row]
     table = runs.groupby("row", sort=False)[shown].mean()
     leads = {
-        row: tables.paired(runs, "row", "FedGWC", row, VALUE, ["seed"]).short
+        row: tables.paired(runs, "row", row, "no clusters", VALUE, ["seed"]).short
         for row in table.index
-        if row != "FedGWC"
+        if row != "no clusters"
     }
     table[[*scores]] = table[[*scores]].mul(100).round(1)
     table["clusters"] = table["clusters"].round(1)
     table["client_updates"] = table["client_updates"].round().astype(int)
-    table["FedGWC ahead by"] = table.index.map(leads).fillna("")
+    table["ahead of FedAvg by"] = table.index.map(leads).fillna("")
     heads = scores | {
         "clusters": "clusters at the end",
         "client_updates": "client updates",
@@ -795,8 +863,11 @@ def watched_runs(all_seeds: bool = False) -> dict[Any, dict[str, Any]]:
     return out
 
 
-def without_test(setting: str = "α = 0.5") -> DataFrame:
-    """What the corrected rule's first look finds without the test against chance."""
+def without_test(setting: str = "α = 0.5", draws: int = 1000) -> DataFrame:
+    """What the corrected rule's first look finds without the test against chance.
+
+    Beside its WAS stand those of random clusters of the same sizes.
+    """
     import pandas as pd
 
     r = list(watched_rules()).index("corrected, no test against chance")
@@ -804,14 +875,136 @@ def without_test(setting: str = "α = 0.5") -> DataFrame:
     for (name, seed), final in watched_runs(all_seeds=True).items():
         if name != setting:
             continue
-        was = final[f"was_{r}"]
-        split = final[f"clusters_{r}"] > 1
-        lines[f"seed {seed}"] = {
-            "first look": f"round {final[f'first_{r}']}",
-            "sizes": str(np.bincount(final["found"][r]).tolist()),
-            "WAS (paper: 0.1)": f"{was:.2f}" if split else "–",
+        labels = np.array(final["found"][r])
+        line = {"first look": f"round {final[f'first_{r}']}"}
+        line |= {"sizes": str(np.bincount(labels).tolist()), "WAS (paper: 0.1)": "–"}
+        line |= {"WAS of random clusters, 95 %": "–"}
+        if labels.any():
+            counts = np.array(final["counts"])
+            rng = np.random.default_rng(0)
+            drawn = [
+                metrics.wasserstein_silhouette(counts, rng.permutation(labels))
+                for _ in range(draws)
+            ]
+            low, high = np.quantile(drawn, [0.025, 0.975])
+            line["WAS (paper: 0.1)"] = f"{final[f'was_{r}']:.2f}"
+            line["WAS of random clusters, 95 %"] = f"{low:.2f} to {high:.2f}"
+        lines[f"seed {seed}"] = line
+    return pd.DataFrame(lines).T
+
+
+# --- the test against chance ---
+
+
+class Tested(NamedTuple):
+    """The score of the best cut of a matrix, and of the draws without groups."""
+
+    score: float
+    drawn: np.ndarray
+
+    @property
+    def as_low(self) -> int:
+        """How many draws score as low, or lower."""
+        return int((self.drawn <= self.score).sum())
+
+
+def against_chance(P: Tensor, rule: FedGWC, sampled: int = 6) -> Tested:
+    """What the rule's test against chance compares, for rows of P (K, K)."""
+    rng = np.random.default_rng(0)
+    score = rule.cut(P, sampled, 0).score
+    drawn = [rule.cut(groupless(P, rng), sampled, 0).score for _ in range(DRAWS)]
+    return Tested(score, np.array(drawn))
+
+
+def draw_chance(cases: dict[str, Tested]) -> Figure:
+    """Histograms of the draws' scores with the real one marked, a panel per case."""
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import COLOURS, style
+
+    style()
+    fig = Canvas(figsize=(4.4 * len(cases), 2.9))
+    axes = fig.subplots(1, len(cases), squeeze=False, sharey=True)[0]
+    for ax, (name, tested) in zip(axes, cases.items(), strict=True):
+        scores = tested.drawn[np.isfinite(tested.drawn)]  # inf: no cut was allowed
+        ax.hist(scores, bins=24, color="0.75", label="draws without groups")
+        ax.axvline(tested.score, color=COLOURS[1], linewidth=2, label="the real P")
+        ax.axvline(1, color="0.3", linestyle=":", label="the paper's bound")
+        ax.set(xlabel="Davies–Bouldin score of the best cut   ← better")
+        ax.set_title(f"{name}\n{tested.as_low} of {len(tested.drawn)} draws as low")
+    axes[0].set(ylabel="draws")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=3)
+    return fig
+
+
+def refused(*settings: str) -> DataFrame:
+    """Which check let a cut pass, or refused it, at the first look of seed 0."""
+    import pandas as pd
+
+    rule = watched_rules()["corrected"]
+    lines = {}
+    for setting in settings:
+        final = watched_runs()[setting]
+        tested = against_chance(torch.tensor(final["P"]), rule)
+        outcome = "split"
+        if tested.as_low > 1:
+            outcome = "refused by chance"
+        if tested.score > 1:
+            outcome = "refused by the bound"
+        lines[WATCHED_SPOKEN[setting]] = {
+            "score of the best cut": f"{tested.score:.2f}",
+            "draws that score as low": f"{tested.as_low} of {len(tested.drawn)}",
+            "outcome": outcome,
         }
     return pd.DataFrame(lines).T
+
+
+def chance_record() -> dict[str, Any]:
+    """The record of the test against chance and of the bound, on drawn losses."""
+    path = common.results("fedgwc") / "chance_test.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def power() -> DataFrame:
+    """How many looks at drawn losses split, by meetings: the score alone, and tested.
+
+    In brackets the mean adjusted Rand index of all looks; no split counts 0.
+    """
+    import pandas as pd
+
+    lines: dict[str, dict[tuple[str, str], str]] = {}
+    for line in chance_record()["chance"]:
+        own = lines.setdefault(line["case"], {})
+        head = f"{line['meetings']} meetings"
+        for way, name in (("bound", "score alone"), ("tested", "with the test")):
+            words = f"{line[way]} of {line['runs']}"
+            if line["case"] != "equal clients":
+                words += f" ({line[f'{way}_ari']:.2f})"
+            own[head, name] = words
+    return pd.DataFrame(lines).T
+
+
+def bound_runs(**wanted: Any) -> DataFrame:
+    """Plays of the printed rule on equal clients with these fields, a line per size."""
+    import pandas as pd
+
+    plays = pd.DataFrame(chance_record()["bound"])
+    for field, value in wanted.items():
+        plays = plays[plays[field] == value]
+    return plays
+
+
+def bound_table() -> DataFrame:
+    """How often the printed rule splits equal clients: by rate, least size, rounds."""
+    plays = bound_runs()
+    rate = plays["rate"].astype(str).replace("share", "share sampled")
+    least = plays["k_min"].astype(str)
+    rule = "rate " + rate + ", least size " + least
+    share = (100 * plays["splits"] / plays["runs"]).map("{:.0f} %".format)
+    table = plays.assign(rule=rule, share=share)
+    shown = table.pivot(index=["rounds", "rule"], columns="clients", values="share")
+    return shown.rename_axis(columns="equal clients")
 
 
 LOOKED_AT = {  # setting -> what the lines part: the truth, or what was found
@@ -833,7 +1026,7 @@ def matrices_at_first_look(*settings: str) -> Figure:
     from ...plots import style
 
     style()
-    fig = Canvas(figsize=(10.4, 3.1 * len(settings)))
+    fig = Canvas(figsize=(10.4, 3.3 * len(settings)))
     axes = fig.subplots(len(settings), 3, squeeze=False)
     runs = watched_runs()
     for line, setting in zip(axes, settings, strict=True):
@@ -845,8 +1038,11 @@ def matrices_at_first_look(*settings: str) -> Figure:
         if truth is not None:
             labels = np.repeat(range(len(truth)), truth)
         draw_look(line, torch.tensor(final["P"]), 0.5, labels, classes)
-        line[0].set_ylabel(setting)
-        line[2].set_title(f"found: {clusters} cluster{'s' * (clusters > 1)}")
+        line[0].set_title(f"{WATCHED_SPOKEN[setting]}: P")
+        line[1].set_title("W")
+        colour = "hidden group" if truth is not None else "cluster found"
+        found = f"{clusters} cluster{'s' * (clusters > 1)} found"
+        line[2].set_title(f"{found}\n(colour: {colour})")
     return fig
 
 
@@ -874,16 +1070,25 @@ def mse_of_watched(setting: str = "α = 0.05") -> Figure:
     return fig
 
 
-def draw_look(axes: Any, P: Any, beta: float, found: Any, names: Any) -> None:
-    """Draw P, its affinity W and the clients in the plane into three axes."""
+def draw_look(axes: Any, P: Any, beta: float, groups: Any, names: Any) -> None:
+    """Draw P, its affinity W and the clients in the plane into three axes.
+
+    Lines and colours tell ``groups`` (K,); ``names`` are written into the points.
+    """
     from ...plots import matrix, spokes
 
     W, plane = theory.pictured(P, beta)
-    matrix(P, found, name="P", ax=axes[0])
-    matrix(W, found, name="W", ax=axes[1])
-    spokes(plane, found, names=names, ax=axes[2])
-    for ax in axes:
-        ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    matrix(P, groups, name="mean reward", ax=axes[0])
+    matrix(W, groups, name="affinity", ax=axes[1])
+    spokes(plane, groups, names=names, ax=axes[2])
+    heads = ("P: reward of k beside j", "W: how alike rows are", "clients in the plane")
+    for ax, head in zip(axes, heads, strict=True):
+        for words in list(ax.texts):  # the names of the groups above a matrix
+            if ax is not axes[2]:
+                words.remove()
+        ax.set(xticks=[], yticks=[], xlabel="client j", ylabel="client k")
+        ax.set_title(head)
+    axes[2].set(xlabel="1st eigenvector of W", ylabel="2nd eigenvector")
 
 
 class Split(NamedTuple):
@@ -948,23 +1153,33 @@ def split_tree(course: np.ndarray, names: np.ndarray) -> Figure:
     return fig
 
 
-def draw_splits(splits: Sequence[Split], beta: float, held: np.ndarray) -> Figure:
+def draw_splits(splits: Sequence[Split], beta: float, names: np.ndarray) -> Figure:
     """Figure 3: the members of each cluster in the plane, when it was split.
 
-    ``held`` (K,) is written into the points.
+    Colours tell the hidden kinds, ``names`` (K,), as in `split_tree`; shapes the parts.
     """
     from matplotlib.figure import Figure as Canvas
 
-    from ...plots import spokes, style
+    from ...plots import COLOURS, style
 
     style()
-    fig = Canvas(figsize=(3.4 * len(splits), 3.1))
+    shapes = ("o", "^", "s", "D", "v")
+    kinds = list(dict.fromkeys(names.tolist()))
+    fig = Canvas(figsize=(3.4 * len(splits), 3.3))
     axes = fig.subplots(1, len(splits), squeeze=False)[0]
     for ax, split in zip(axes, splits, strict=True):
         _, plane = theory.pictured(split.block, beta)
-        spokes(plane, split.labels, names=held[split.members.numpy()], ax=ax)
-        ax.set(xticks=[], yticks=[])
-        ax.set_title(f"round {split.round}: {len(split.members)} clients")
+        own = names[split.members.numpy()]
+        for part in split.labels.unique().tolist():
+            for kind in dict.fromkeys(own.tolist()):
+                inside = (split.labels.numpy() == part) & (own == kind)
+                colour = COLOURS[kinds.index(kind)]
+                look = {"color": colour, "marker": shapes[part % len(shapes)]}
+                ax.scatter(*plane[inside].T, s=46, alpha=0.85, linewidths=0, **look)
+        sizes = torch.bincount(split.labels).tolist()
+        ax.set(xticks=[], yticks=[], xlabel="1st eigenvector of W")
+        ax.set_title(f"round {split.round}: {len(split.members)} clients into {sizes}")
+    axes[0].set(ylabel="2nd eigenvector")
     return fig
 
 
@@ -1012,10 +1227,11 @@ def null_map() -> Figure:
         ax.set_yticks(range(len(order)), order)
         rounds = plays["rounds"].iloc[0]
         runs = plays["runs"].iloc[0]
-        ax.set_title(f"{way}, {rounds} rounds: % of {runs} plays split", loc="left")
+        words = f"{way}, {rounds} rounds: % of {runs} plays that are split"
+        ax.set_title(words, loc="left")
         ax.grid(visible=False)
         ax.tick_params(length=0)
-    axes[-1].set(xlabel="clients, all alike")
+    axes[-1].set(xlabel="number of equal clients")
     return fig
 
 
@@ -1065,13 +1281,18 @@ def unseen_pairs(runs: int = 16) -> DataFrame:
     """Equal clients, with the zeros of unseen pairs and with their row's mean.
 
     How many plays are split, and how often the members of the small and the large part
-    were sampled.
+    were sampled. The middle line gives priority to clients that were sampled seldom.
     """
     import pandas as pd
 
+    versions: dict[str, dict[str, Any]] = {
+        "zero": {"fill": False},
+        "zero, seldom sampled first": {"fill": False, "priority": True},
+        "mean of the row": {"fill": True},
+    }
     lines = {}
-    for fill, name in ((False, "zero"), (True, "mean of the row")):
-        rule = FedGWC(sampled=6, eps=2e-4, fill=fill)
+    for name, changes in versions.items():
+        rule = FedGWC(sampled=6, eps=2e-4, **changes)
         visits: dict[bool, list[float]] = {True: [], False: []}
         for seed in range(runs):
             past = theory.play(rule, np.zeros(40), 6, 400, seed=seed)
@@ -1115,12 +1336,12 @@ def luck(runs: int = 12) -> DataFrame:
 
 
 def server_times() -> DataFrame:
-    """Seconds of the server's work by number of clients, and the power of growth."""
+    """Seconds of a look by number of clients, and the power with which they grow."""
     import pandas as pd
 
     repeats = {100: 5, 300: 3, 1000: 2, 3000: 1}
     seconds = {K: theory.server_seconds(K, repeat=n) for K, n in repeats.items()}
-    times = pd.DataFrame(seconds).T
+    times = pd.DataFrame(seconds).T.drop(columns="update of P")  # mostly our copy of P
     growth = np.log(times.loc[3000] / times.loc[1000]) / np.log(3)
     shown = times.rename_axis("clients").map("{:.4f} s".format)
     shown.loc["exponent"] = growth.map("{:.1f}".format)
@@ -1140,6 +1361,9 @@ def draw_losses(fed: Any, losses: Any, usual: int) -> Figure:
     fig = Canvas(figsize=(9.2, 3.2))
     left, right = fig.subplots(1, 2)
     class_map(fed.truth.counts, fed.truth.labels, ax=left)
+    for words, name in zip(left.texts, ("all digits", "one digit"), strict=True):
+        words.set_text(name)
+    left.set(ylabel="digit")
     steps = range(1, losses.shape[1] + 1)
     mean = losses.mean(0)
     spread = losses.std(0)
@@ -1147,8 +1371,12 @@ def draw_losses(fed: Any, losses: Any, usual: int) -> Figure:
     right.plot(steps, mean, "--", color="0.3")
     right.plot(steps, losses[:usual].T, color="C0", linewidth=1)
     right.plot(steps, losses[usual:].T, color="C1", linewidth=1.5)
-    right.set(xlabel="local step", ylabel="loss")
-    right.set_title("blue: all digits; orange: one; grey: m ± σ")
+    ends = {"color": "0.3", "va": "center", "fontsize": 9}
+    for name, own in (("all digits", losses[:usual]), ("one digit", losses[usual:])):
+        at = float(own[:, -1].median())
+        right.text(len(steps) + 0.15, at, name, **ends)
+    right.set(xlabel="local step", ylabel="loss", xlim=(1, len(steps) + 1.6))
+    right.set_title("dashed: mean m; grey: m ± σ")
     return fig
 
 
@@ -1164,8 +1392,9 @@ def draw_rewards(losses: Any, omega: Any, usual: int) -> Figure:
     mean = losses.mean(1)
     ax.scatter(mean[:usual], omega[:usual], label="all digits")
     ax.scatter(mean[usual:], omega[usual:], label="one digit", marker="s")
-    ax.set(xlabel="mean loss of the client", ylabel="reward ω")
-    ax.legend()
+    ax.axvline(mean.mean(), color="0.4", linestyle="--", label="mean of all")
+    ax.set(xlabel="mean loss of the client", ylabel="reward ω", ylim=(0, 1.05))
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
 
@@ -1176,6 +1405,6 @@ def draw_found(P: Any, beta: float, found: Any, names: Any) -> Figure:
     from ...plots import style
 
     style()
-    fig = Canvas(figsize=(10.4, 3))
+    fig = Canvas(figsize=(10.4, 3.3))
     draw_look(fig.subplots(1, 3), P, beta, found, names)
     return fig

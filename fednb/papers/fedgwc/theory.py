@@ -13,6 +13,7 @@ losses instead of trained clients.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -27,6 +28,7 @@ from torch import Tensor
 from ...clustering import cut_maps, davies_bouldin_of_rows, eigenmaps
 from ...experiment import commit
 from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
+from ...metrics import adjusted_rand
 from ...similarity import perception_affinity
 
 if TYPE_CHECKING:
@@ -298,6 +300,101 @@ def write_null_splits(path: str | Path) -> None:
     plays = ",\n  ".join(json.dumps(line) for line in lines)
     head = json.dumps(record, indent=1, ensure_ascii=False).removesuffix("\n}")
     text = f'{head},\n "plays": [\n  {plays}\n ]\n}}\n'
+    Path(path).write_text(text, encoding="utf-8")
+
+
+# --- what the test against chance and the score's bound do to drawn losses ---
+
+TOLD_APART = {  # clients with drawn losses -> the mean loss of each of the thirty
+    "equal clients": np.zeros(30),
+    "8 of 30, gap 0.3": np.repeat([0.0, 0.3], [22, 8]),
+    "15 of 30, gap 1": np.repeat([0.0, 1.0], [15, 15]),
+    "three levels, gap 0.5": np.repeat([0.0, 0.5, 1.0], [12, 9, 9]),
+}
+MEETINGS = (3, 6, 12)
+
+
+def rounds_for(meetings: float, clients: int, sampled: int) -> int:
+    """Rounds after which a pair has met so often on average."""
+    chance = sampled * (sampled - 1) / (clients * (clients - 1))
+    return round(meetings / chance)
+
+
+def chance_plays(
+    meetings: Sequence[int] = MEETINGS,
+    runs: int = 12,
+    sampled: int = 6,
+    cases: dict[str, np.ndarray] = TOLD_APART,
+) -> list[dict[str, Any]]:
+    """What the corrected rule finds with the test against chance, and without it.
+
+    One look after so many meetings of a pair. One line for each case and number of
+    meetings: in how many plays the score alone splits (``bound``), in how many the cut
+    also beats chance (``tested``), and the mean adjusted Rand index of both.
+    """
+    untested = FedGWC(sampled=sampled, chance=1.0)
+    tested = FedGWC(sampled=sampled)
+    lines = []
+    for name, level in cases.items():
+        K = len(level)
+        for often in meetings:
+            rounds = rounds_for(often, K, sampled)
+            found: dict[str, list[Tensor]] = {"bound": [], "tested": []}
+            for seed in range(FRESH_SEED, FRESH_SEED + runs):
+                past = play(untested, level, sampled, rounds, force=True, seed=seed)
+                block = untested.block(past.P, past.visits, torch.arange(K))
+                found["bound"].append(past.labels)
+                found["tested"].append(tested.split(block, sampled, seed))
+            line: dict[str, Any] = {"case": name, "meetings": often}
+            line |= {"rounds": rounds, "runs": runs}
+            for way, labels in found.items():
+                right = [adjusted_rand(level, own.numpy()) for own in labels]
+                line[way] = sum(bool(own.any()) for own in labels)
+                line[f"{way}_ari"] = round(float(np.mean(right)), 3)
+            lines.append(line)
+    return lines
+
+
+def bound_plays(
+    sizes: Sequence[int] = NULL_SIZES, runs: int = 20, share: float = 0.2
+) -> list[dict[str, Any]]:
+    """How often the printed rule splits equal clients, by least size, rate and rounds.
+
+    A share of the clients, at least three, is sampled in a round. Appendix F sets the
+    rate to the share that is sampled, 0.1 there; Algorithm 2 has no least size, and
+    three is the fewest clients that a cluster samples (Theorem A.5). One look, after 60
+    rounds, as in `null_plays`, or after 300.
+    """
+    lines = []
+    for rounds, rate, k_min in itertools.product((60, 300), (0.1, "share"), (1, 3)):
+        rule = FedGWC.as_printed(k_min=k_min, alpha=rate)
+        for K in sizes:
+            sampled = max(3, ceil(share * K))
+            splits = 0
+            for seed in range(FRESH_SEED, FRESH_SEED + runs):
+                past = play(rule, np.zeros(K), sampled, rounds, force=True, seed=seed)
+                splits += int(past.labels.any())
+            line = {"rounds": rounds, "rate": rate, "k_min": k_min, "clients": K}
+            lines.append(line | {"sampled": sampled, "runs": runs, "splits": splits})
+    return lines
+
+
+def write_chance_test(path: str | Path) -> None:
+    """Write the record of the test: ``python -m fednb.papers.fedgwc chance_test``."""
+    record: dict[str, Any] = {
+        "what": "one look at drawn losses: the test against chance, and the bound",
+        "command": "python -m fednb.papers.fedgwc chance_test",
+        "commit": commit(),
+        "revision": FedGWC.revision,
+        "first_seed": FRESH_SEED,
+    }
+    plays = {"chance": chance_plays(), "bound": bound_plays()}
+    blocks = []
+    for name, lines in plays.items():
+        rows = ",\n  ".join(json.dumps(line) for line in lines)
+        blocks.append(f' "{name}": [\n  {rows}\n ]')
+    head = json.dumps(record, indent=1, ensure_ascii=False).removesuffix("\n}")
+    text = ",\n".join([head, *blocks]) + "\n}\n"
     Path(path).write_text(text, encoding="utf-8")
 
 
