@@ -174,6 +174,19 @@ def tally(claims: Iterable[Claim]) -> dict[str, int]:
     return {verdict: found.count(verdict) for verdict in VERDICTS}
 
 
+def counted(claims: Iterable[Claim]) -> str:
+    """The tally in words, such as "1 holds, 4 fail, 2 open"."""
+    several = {"holds": "hold", "fails": "fail"}
+    parts = []
+    for verdict, n in tally(claims).items():
+        name = verdict
+        if n > 1:
+            name = several.get(verdict, verdict)
+        if n > 0:
+            parts.append(f"{n} {name}")
+    return ", ".join(parts)
+
+
 def judged(claims: Iterable[Claim], caption: str = "The paper's claims") -> Table:
     """A table of claims with our evidence and the verdicts, as the page shows it.
 
@@ -182,39 +195,42 @@ def judged(claims: Iterable[Claim], caption: str = "The paper's claims") -> Tabl
     claims = list(claims)
     if len({claim.ours for claim in claims}) != 1:
         raise ValueError("give the paper's claims, or questions of ours, and not both")
-    counts = ", ".join(f"{n} {name}" for name, n in tally(claims).items() if n)
     heads = ("claim", "where", "our runs", "verdict")
     rows = []
     for claim in claims:
         seen = f"{claim.evidence}. So: {claim.why}."
         verdict = f"{MARKS[claim.verdict]} {claim.verdict}"
         rows.append((claim.statement, claim.where, seen, verdict))
-    return tables.words(heads, rows, f"{caption}: {counts}.")
+    return tables.words(heads, rows, f"{caption}: {counted(claims)}.")
 
 
-def forest(claims: Iterable[Claim], caption: str = "The paper's claims") -> Table:
+def forest(
+    claims: Iterable[Claim],
+    caption: str = "The paper's claims",
+    theirs: str = "paper",
+) -> Table:
     """Claims as bars against the line that they have to pass, one above the other.
 
     A bar is our interval, its dot the mean, a diamond the effect that the paper prints;
     colour and word tell the verdict. Effects have different units, so every line has
     its own scale, and its numbers stand beside it. What is not testable has no bar.
+    ``theirs`` names what the diamonds are taken from.
     """
     claims = list(claims)
-    counts = ", ".join(f"{n} {name}" for name, n in tally(claims).items() if n)
-    caption = f"{caption}: {counts}."
-    lines = "".join(_line(claim) for claim in claims)
+    caption = f"{caption}: {counted(claims)}."
+    lines = "".join(_line(claim, theirs) for claim in claims)
     page = (
         f'<div class="fednb-forest" role="list" aria-label="{escape(caption)}">'
         f"<style>{FOREST}</style><p>{escape(caption)}</p>{lines}</div>"
     )
     words = []
     for claim in claims:
-        said = [_numbers(claim), claim.verdict]
+        said = [_numbers(claim, theirs), claim.verdict]
         words.append(f"{claim.statement}: {', '.join(filter(None, said))}")
     return tables.Table(page, "\n".join([caption, *words]))
 
 
-def _line(claim: Claim) -> str:
+def _line(claim: Claim, theirs: str) -> str:
     """One claim of a forest, as HTML."""
     kind = claim.verdict.replace(" ", "-")
     verdict = (
@@ -222,14 +238,14 @@ def _line(claim: Claim) -> str:
     )
     bar = ""
     if claim.interval is not None:
-        bar = _bar(claim, claim.interval, kind)
+        bar = _bar(claim, claim.interval, kind, theirs)
     return (
         f'<div class="line" role="listitem"><div>{escape(claim.statement)}</div>'
-        f"<div>{bar}</div><div>{verdict} {escape(_numbers(claim))}</div></div>"
+        f"<div>{bar}</div><div>{verdict} {escape(_numbers(claim, theirs))}</div></div>"
     )
 
 
-def _bar(claim: Claim, interval: Interval, kind: str) -> str:
+def _bar(claim: Claim, interval: Interval, kind: str, theirs: str) -> str:
     """The interval, its mean and the paper's effect around the claim's line, as SVG."""
     mean, low, high = (x - claim.threshold for x in interval)
     paper = None
@@ -254,7 +270,7 @@ def _bar(claim: Claim, interval: Interval, kind: str) -> str:
             f'<path d="{diamond}" fill="none" stroke="currentColor" '
             'stroke-width="1.5"/>'
         )
-    words = escape(f"{claim.statement}: {_numbers(claim)}")
+    words = escape(f"{claim.statement}: {_numbers(claim, theirs)}")
     shapes = "".join(parts)
     return (
         f'<svg viewBox="-104 -10 208 20" role="img" aria-label="{words}">{shapes}</svg>'
@@ -265,7 +281,7 @@ def _place(x: float, longest: float) -> str:
     return f"{95 * x / longest:.1f}"
 
 
-def _numbers(claim: Claim) -> str:
+def _numbers(claim: Claim, theirs: str) -> str:
     """Our effect, its interval and the paper's effect, short."""
     if claim.interval is None:
         return ""
@@ -274,7 +290,7 @@ def _numbers(claim: Claim) -> str:
     if low < high:
         words += f" ({low:+.2g} to {high:+.2g})"
     if claim.printed is not None:
-        words += f", paper {claim.printed:+.2g}"
+        words += f", {theirs} {claim.printed:+.2g}"
     if claim.threshold:
         words += f", line at {claim.threshold:g}"
     return f"{words} {claim.unit}".strip()

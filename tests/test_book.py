@@ -505,7 +505,11 @@ def test_the_introduction_counts_the_verdicts_of_the_chapters(parsed, pages):
         runs, *counts = map(int, re.findall(r"\d+", cells))
         chapter = parsed[pages / "papers" / f"{paper}.html"].text
         told = re.search(r"The paper.{1,6}s claims: ([^<]+?)\.<", chapter)[1]
-        found = {name: int(n) for n, name in re.findall(r"(\d+) ([a-z ]+)", told)}
+        several = {"hold": "holds", "fail": "fails"}
+        found = {
+            several.get(name, name): int(n)
+            for n, name in re.findall(r"(\d+) ([a-z ]+)", told)
+        }
         assert counts == [found.get(verdict, 0) for verdict in VERDICTS]
         assert sum(counts) >= 8
         records = [

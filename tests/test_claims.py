@@ -166,6 +166,8 @@ def test_the_page_shows_every_claim_with_evidence_and_verdict():
     claims = [claim(0.1, 2.0, 1.0), claim(-1.0, 1.0), claim(reason="no <data>")]
     table = judged(claims)
     assert "1 holds, 1 open, 1 not testable" in table.html
+    twice = judged([claim(1, 4), claim(2, 4), claim(-2, -1)])
+    assert "2 hold, 1 fails." in twice.html
     assert "no &lt;data&gt;" in table.html and "no <data>" in table.text
     with pytest.raises(ValueError, match="not both"):
         judged([claim(0.1, 2.0), claim(0.1, 2.0, ours=True)])

@@ -505,7 +505,7 @@ def judged_claims():
 
 def test_the_archive_is_not_called_the_paper():
     judged = judged_claims()
-    assert ocfl.claims.count(judged) == "2 hold, 1 fails, 1 open, 1 not testable"
+    assert ocfl.claims.counted(judged) == "2 hold, 1 fails, 1 open, 1 not testable"
     for shown in (ocfl.claims.bars(judged, "All"), ocfl.claims.table(judged, "All")):
         for text in (shown.html, shown.text):
             assert "archive" in text and "paper" not in text and "holds, " not in text

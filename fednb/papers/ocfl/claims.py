@@ -20,7 +20,16 @@ from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from ... import tables
-from ...claims import MARKS, VERDICTS, Claim, Interval, effect, forest, mean_of, tally
+from ...claims import (
+    MARKS,
+    VERDICTS,
+    Claim,
+    Interval,
+    counted,
+    effect,
+    forest,
+    mean_of,
+)
 from . import figures
 from .figures import SCENARIO
 
@@ -114,24 +123,7 @@ def headlines(judged: list[Claim]) -> list[Claim]:
 
 def bars(claims: list[Claim], caption: str) -> tables.Table:
     """`fednb.claims.forest`, its diamonds named after the archive."""
-    shown = forest(claims, caption)
-    old = ", ".join(f"{n} {name}" for name, n in tally(claims).items() if n)
-    texts = []
-    for text in (shown.html, shown.text):
-        text = text.replace(", paper ", ", archive ")
-        texts.append(text.replace(old, count(claims)))
-    return tables.Table(*texts)
-
-
-def count(claims: list[Claim]) -> str:
-    """How many hold, fail, are open or not testable, in words."""
-    many = {"holds": "hold", "fails": "fail"}
-    words = []
-    for verdict, n in tally(claims).items():
-        if n:
-            name = verdict if n == 1 else many.get(verdict, verdict)
-            words.append(f"{n} {name}")
-    return ", ".join(words)
+    return forest(claims, caption, theirs="archive")
 
 
 def table(claims: list[Claim], caption: str) -> tables.Table:
@@ -154,7 +146,7 @@ def table(claims: list[Claim], caption: str) -> tables.Table:
             cells = [f"{mean} {claim.unit} ({low} to {high})", yardsticks]
             cells += [f"{claim.where}; {over}"]
         rows.append([claim.statement, verdict, *cells])
-    return tables.words(heads, rows, f"{caption}: {count(claims)}.")
+    return tables.words(heads, rows, f"{caption}: {counted(claims)}.")
 
 
 def _signed(x: float) -> str:
