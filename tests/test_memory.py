@@ -8,8 +8,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fednb import data
-from fednb.data import Dataset, Pixels
+from fednb.data import Dataset
 from fednb.federation import Federation
+from fednb.training import Pixels
 
 from .conftest import NETWORKS, blobs, ragged
 from .test_data import arrays, save
@@ -65,8 +66,8 @@ def test_pixels_become_the_inputs_that_they_would_be_all_at_once(dtype):
     whole = (whole - mean) / std
     index = torch.tensor([5, 0, 59, 5])
     assert torch.equal(fed.samples(index)[0], whole[index])
-    assert torch.equal(fed._x.index_select(0, index), whole[index])
-    assert torch.equal(fed._x[index.view(2, 2)], whole[index.view(2, 2)])
+    assert torch.equal(fed.backend.x.index_select(0, index), whole[index])
+    assert torch.equal(fed.backend.x[index.view(2, 2)], whole[index.view(2, 2)])
 
 
 def test_pixels_train_as_their_inputs_do():
@@ -88,9 +89,8 @@ def _network():
 def test_a_federation_holds_no_copy_of_read_only_pixels():
     dataset = pixels()
     fed = Federation(dataset, ragged((26, 26)), _network)
-    assert isinstance(fed._x, Pixels)
-    assert np.shares_memory(fed._x.raw.numpy(), dataset.x)
-    assert fed.backend.x is fed._x
+    assert isinstance(fed.backend.x, Pixels)
+    assert np.shares_memory(fed.backend.x.raw.numpy(), dataset.x)
 
 
 def test_a_federation_does_not_follow_pixels_that_are_overwritten():
