@@ -28,9 +28,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .conv import accelerate, keep_memory
-from .data import Inputs
 from .params import Layout
 from .training import (
+    Inputs,
     Local,
     Plan,
     Seeded,

@@ -72,49 +72,6 @@ class Dataset:
     std: tuple[float, ...] | None = None  # (C,)
 
 
-class Pixels:
-    """Images in uint8 that become a network's inputs when they are looked at.
-
-    ``pixels[index]`` are the inputs of some samples: from 0 to 1, then normalised. That
-    gives the same bits as to normalise all samples once and to index afterwards, in a
-    quarter of the memory; and pixels in a mapped file are shared by all processes.
-    """
-
-    def __init__(
-        self,
-        raw: torch.Tensor,
-        mean: torch.Tensor | None,
-        std: torch.Tensor | None,
-        dtype: torch.dtype,
-    ) -> None:
-        self.raw = raw  # (N, ...) uint8
-        self.mean = mean  # None, or what fits the channels of (N, C, ...)
-        self.std = std
-        self.dtype = dtype
-        self.shape = raw.shape
-        self.device = raw.device
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def __getitem__(self, index: torch.Tensor | slice | list[int]) -> torch.Tensor:
-        return self._inputs(self.raw[index])
-
-    def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
-        """``pixels[index]`` for a vector of numbers, as fast as tensors do it."""
-        return self._inputs(self.raw.index_select(dim, index))
-
-    def _inputs(self, raw: torch.Tensor) -> torch.Tensor:
-        x = raw.to(self.dtype)
-        x /= 255
-        if self.mean is not None and self.std is not None:
-            x.sub_(self.mean).div_(self.std)
-        return x
-
-
-Inputs = torch.Tensor | Pixels  # both are indexed by sample
-
-
 def fingerprint(dataset: Dataset) -> str:
     """Return the sha256 of what a run takes from a data set, whatever its name.
 

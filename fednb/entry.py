@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import checks
-from .data import Dataset, Inputs, Pixels
+from .data import Dataset
 from .partition import Partition
-from .training import Local, Seeded
+from .training import Inputs, Local, Pixels, Seeded
 
 LARGEST_ID = 10**7 - 1  # ``Federation.tickets`` draws a number for every id up to it
 

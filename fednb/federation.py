@@ -31,14 +31,14 @@ from .backends import (
     cross_entropy,
     squared_error,
 )
-from .data import Dataset, Inputs, fingerprint
+from .data import Dataset, fingerprint
 from .door import Evaluation, Event, Meter, Truth, Update
 from .door import Fed as Fed  # methods and judges find the types of the door here too
 from .door import Judge as Judge
 from .identity import describe_network, tell_apart
 from .params import Layout
 from .partition import Partition, class_counts
-from .training import Local, Plan, Seeded, plan
+from .training import Inputs, Local, Plan, Seeded, plan
 
 # Purposes: random streams of different purpose never meet.
 START, SAMPLE, CLIENT, DRAW, PROBE, LOOK, EVALUATE = range(7)

@@ -8,8 +8,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fednb import data
-from fednb.data import Dataset, Pixels
+from fednb.data import Dataset
 from fednb.federation import Federation
+from fednb.training import Pixels
 
 from .conftest import NETWORKS, blobs, ragged
 from .test_data import arrays, save

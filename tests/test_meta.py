@@ -17,9 +17,8 @@ from torch import nn
 
 from fednb import models
 from fednb.backends import Batched, UnfoldConv, cross_entropy, squared_error
-from fednb.data import Pixels
 from fednb.params import Layout
-from fednb.training import Local, plan
+from fednb.training import Local, Pixels, plan
 
 from . import behaviour
 from .conftest import federation

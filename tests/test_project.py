@@ -3,6 +3,7 @@ stand in one place.
 """
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -409,3 +410,16 @@ def test_a_commit_counts_only_if_it_tracks_the_library(tmp_path, monkeypatch):
     assert re.fullmatch(r"[0-9a-f]{12}", experiment.commit())
     (package / "experiment.py").write_text("changed = True")
     assert experiment.commit().endswith("-dirty")
+
+
+def test_tables_about_speed_are_those_that_were_measured():
+    """`book/api/runs.md` shows what the two benchmarks last wrote."""
+    from .bench import kernels, spent
+
+    page = (ROOT / "book" / "api" / "runs.md").read_text(encoding="utf-8")
+    shown = {
+        "profile": spent.table_of(json.loads(spent.FILE.read_text())),
+        "kernels": kernels.table(json.loads(kernels.FILE.read_text())),
+    }
+    for name, table in shown.items():
+        assert f"<!-- {name} -->\n{table}\n<!-- /{name} -->" in page

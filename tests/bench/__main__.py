@@ -345,6 +345,11 @@ def main() -> None:
 
         kernels.main(sys.argv[2:])
         return
+    if sys.argv[1:2] == ["profile"]:
+        from . import spent  # not profile: that would hide Python's own
+
+        spent.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("workloads", nargs="*", default=["W1", "W2", "W3"])
     parser.add_argument("--turns", type=int, default=20)
