@@ -446,7 +446,8 @@ def gaussian_rewards(losses: Tensor, weights: Tensor | None = None) -> Tensor:
         w = counted * weights[:, None]
         degrees = w.sum(0)
     mean = (w * loss).sum(0) / w.sum(0).clamp_min(1)  # m (S,)
-    square = (loss - mean).square()  # (l_k - m)² (n, S)
+    # squared distance from the mean loss
+    square = (loss - mean).square()  # (n, S)
     variance = (w * square).sum(0) / degrees.clamp_min(1)  # σ² (S,)
     r = (-square / (2 * variance)).exp().where(variance > 0, 1)
     return (r * counted).sum(1) / counted.sum(1).clamp_min(1)
