@@ -33,7 +33,7 @@ ALLOWED = {
     "data": {"models", "partition"},
     "training": set(),
     "door": {"backends", "params", "training"},  # for its types only
-    "backends": {"conv", "data", "params", "training"},
+    "backends": {"conv", "params", "training"},
     "entry": {"data", "partition", "training"},
     "federation": {
         *("backends", "data", "door", "entry", "params", "partition", "training"),
