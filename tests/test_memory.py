@@ -114,6 +114,10 @@ def folder(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "WORTH_SHARING", 1)
     data._from_file.cache_clear()
     save(tmp_path / "cifar10.npz", monkeypatch, arrays("cifar10", colour=True))
+    unknown = data.load("cifar10", tmp_path)
+    assert not is_mapped(unknown)  # only what we know can be checked, and is shared
+    known = {unknown.sha256[:16]: data.fingerprint(unknown)}
+    monkeypatch.setattr(data, "FINGERPRINTS", known)
     yield tmp_path
     data._from_file.cache_clear()
 
@@ -147,6 +151,20 @@ def test_pixels_are_unpacked_once_and_mapped_by_all(folder, monkeypatch):
             assert getattr(second, name) == value == getattr(first, name)
     assert data.fingerprint(second) == data.fingerprint(plain)
     assert not second.y.flags.writeable and second.y.dtype == np.int64
+
+
+def test_the_known_files_have_known_fingerprints():
+    known = {checksum[:16] for kinds in data.SHA256.values() for checksum in kinds}
+    assert set(data.FINGERPRINTS) == known
+
+
+def test_forged_pixels_do_not_pass_for_a_known_set(folder):
+    """Pixels and facts that agree with each other, and with nothing that we know."""
+    whole = again(folder)
+    (file,) = (folder / "cache" / "pixels").glob("*.npy")
+    forged = replace(whole, x=np.zeros_like(whole.x))
+    data._write_mapped(file, forged)
+    assert np.array_equal(again(folder).x, whole.x)
 
 
 @pytest.mark.parametrize("damage", ["short", "changed", "no facts", "other facts"])
