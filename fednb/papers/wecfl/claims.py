@@ -111,7 +111,7 @@ def summary(judged: Sequence[Claim]) -> str:
   authors' public code of IFCA has a slip. Whether that made their rows is not known.
 - **The theorems hold where we could test them, and do not explain the success.** The
   bound on the step that keeps clusters together does so by stopping the training. And
-  $B$, which says how much the members of a cluster disagree and which the paper calls
+  *B*, which says how much the members of a cluster disagree and which the paper calls
   close to zero, grows, to {CLOSE_TO_ZERO - numbers["B"]:.1f} in the worst cluster.
 """
 
