@@ -255,7 +255,7 @@ def test_an_installed_package_finds_the_records_that_the_wheel_brings(
     assert (ROOT / source / "wecfl" / "verdicts.json").exists()
     monkeypatch.chdir(tmp_path)
     package = tmp_path / "site-packages" / "fednb"
-    monkeypatch.setattr(common, "__file__", str(package / "papers" / "common.py"))
+    monkeypatch.setattr(store, "__file__", str(package / "store.py"))
     with pytest.raises(FileNotFoundError, match="no records of wecfl with the package"):
         common.results("wecfl")
     brought = package.parent / target / "wecfl"

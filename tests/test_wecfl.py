@@ -230,9 +230,9 @@ def test_a_loss_on_few_batches_looks_at_few_samples_and_disturbs_nothing():
     seen = []
     logits = fed.backend.logits
 
-    def watch(tasks, train, seed):
-        seen.extend(x for _, x in tasks)
-        return logits(tasks, train=train, seed=seed)
+    def watch(tasks, train, seed, samples):
+        seen.extend(samples[numbers] for _, numbers in tasks)
+        return logits(tasks, train=train, seed=seed, samples=samples)
 
     fed.backend.logits = watch
     theta = fed.start(2)
