@@ -687,5 +687,6 @@ def test_without_stored_results_there_are_only_ones_own_runs(tmp_path):
         progress=False,
     )
     assert found.against.empty and found.runs["round"].tolist() == [2]
+    assert comparison._folder(None).name == "arena"  # there or not, nothing is lost
     with pytest.raises(ValueError, match="no world 'mars'"):
         arena.compare(Mine(), "mars")

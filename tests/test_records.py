@@ -47,7 +47,10 @@ def test_what_is_noted_as_pending_is_due(paper):
     assert not set(notes) & have
 
 
-COMING = sorted((RESULTS / "next").glob("*/*.json"))
+# a table of several files is read by the name of its first
+COMING = sorted(
+    path for path in (RESULTS / "next").glob("*/*.json") if "." not in path.stem
+)
 
 
 @pytest.mark.parametrize(

@@ -71,10 +71,18 @@ def compare(
         task = replace(task, measure=measure_arena)
         lines.append({"seed": seed} | _final(task, progress))
     ours = pd.DataFrame(lines)
-    if results is None:
-        results = stored_results("arena")
-    against = _differences(ours, place, profile, Path(results), value)
+    against = _differences(ours, place, profile, _folder(results), value)
     return Comparison(ours, against, lr, place.updates)
+
+
+def _folder(results: str | Path | None) -> Path:
+    """Where stored results are, or would be."""
+    if results is not None:
+        return Path(results)
+    try:
+        return stored_results("arena")
+    except FileNotFoundError:
+        return Path("book/results/arena")
 
 
 def best_rate(
