@@ -167,8 +167,10 @@ def _rounds(
         history, done = _resume(Path(checkpoint), identity, state, fed, rounds)
     history.events = fed.events
     clock = time.perf_counter()
+    server_seconds = 0.0
     if history.rows:
         clock -= history.rows[-1]["seconds"]
+        server_seconds = history.rows[-1].get("server_seconds", 0.0)
     saved_at = time.monotonic()
 
     def save() -> None:
@@ -200,7 +202,9 @@ def _rounds(
             events_before = len(fed.events)
             try:
                 fed.t = t
+                begun = time.thread_time()
                 state = method.step(history.state, fed, t)
+                server_seconds += time.thread_time() - begun
                 _check_state(state, fed, method)
                 history.state = state
                 if (t + 1) % every == 0 or t + last >= rounds:
@@ -212,6 +216,7 @@ def _rounds(
                         bytes=fed.meter.bytes,
                         events=len(fed.events),
                         seconds=time.perf_counter() - clock,
+                        server_seconds=server_seconds,
                         **numbers,
                         labels=torch.as_tensor(state.labels).tolist(),
                     )
@@ -252,8 +257,8 @@ def run_together(
     """Run several methods, given by name, in step through one federation.
 
     Each ends where it would have ended alone, bit for bit, and has its own history and
-    meter, as if it had been alone; only ``seconds`` and ``events`` are those of all
-    together. What methods have in common is trained once (see
+    meter, as if it had been alone; only ``seconds``, ``server_seconds`` and ``events``
+    are those of all together. What methods have in common is trained once (see
     :class:`~fednb.views.Arms`): ``fed.meter`` counts that. ``options`` are those of
     :func:`run`.
     """
@@ -274,6 +279,7 @@ def run_together(
                 bytes=arm["bytes"],
                 events=row["events"],
                 seconds=row["seconds"],
+                server_seconds=row["server_seconds"],
                 **arm["numbers"],
                 labels=arm["labels"],
             )
@@ -536,6 +542,7 @@ class Task:
         """The record of a run of this task that was done elsewhere, by hand say."""
         dataset = self.load()
         elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
+        elsewhere += ("server_seconds",)
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
         curves = {}
         if self.curves:
@@ -550,6 +557,7 @@ class Task:
             "commit": commit(),
             "machine": machine(),
             "seconds": history.final["seconds"],
+            "server_seconds": round(history.final["server_seconds"], 4),
             "peak_mb": _peak_memory(),
             "client_updates": fed.meter.updates,
             "bytes": fed.meter.bytes,

@@ -18,9 +18,12 @@ class History:
 
     ``history.frame()`` is a tidy table, ``history.state`` the last state, ready to go
     on from. Each line has ``round`` (1 is after the first round), ``client_updates``,
-    ``bytes``, ``events`` (how many so far; ``history.events`` tells which) and
-    ``seconds``, the metrics, ``clusters`` (how many models are in use) and ``labels``
-    (which model serves each client). ``history.meter`` is the traffic in the end.
+    ``bytes``, ``events`` (how many so far; ``history.events`` tells which), ``seconds``
+    and ``server_seconds``, the metrics, ``clusters`` (how many models are in use) and
+    ``labels`` (which model serves each client). ``history.meter`` is the traffic in the
+    end. ``server_seconds`` is the processor time of the thread that runs the method:
+    on a CPU the clients train on other threads, so it is the server's arithmetic, and
+    the preparation of the clients' batches.
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), state: Any = None) -> None:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,13 +98,33 @@ def test_a_resumed_run_is_the_same_run(tmp_path, local):
         FedAvgM(sampled=2), federation("cnn_bn", local=local), 6, checkpoint=path
     )
     assert same_state(whole.state, resumed.state)
-    drop = ("seconds",)
+    drop = ("seconds", "server_seconds")
     lines = [
         [{k: v for k, v in row.items() if k not in drop} for row in h.rows]
         for h in (whole, resumed)
     ]
     assert json.dumps(lines[0]) == json.dumps(lines[1])
     assert type(resumed.state) is type(whole.state)
+
+
+class Pondering(FedAvg):
+    """FedAvg whose server is busy for a twentieth of a second in every round."""
+
+    def step(self, state, fed, t):
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        return super().step(state, fed, t)
+
+
+def test_the_servers_time_counts_the_methods_own_work(tmp_path):
+    path = tmp_path / "run.npz"
+    history = quiet(Pondering(), federation(), 2, checkpoint=path)
+    first, second = history.frame()["server_seconds"]
+    assert 0.05 <= first <= second - 0.05
+    assert second <= history.final["seconds"]
+    resumed = quiet(Pondering(), federation(), 3, checkpoint=path)
+    assert resumed.final["server_seconds"] >= second + 0.05
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):

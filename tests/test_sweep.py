@@ -44,7 +44,7 @@ def quiet(tasks, path, **options):
 
 def outcome(records):
     """What a record must say whatever happened on the way, by key."""
-    drop = ("seconds", "check", "peak_mb", "machine")
+    drop = ("seconds", "server_seconds", "check", "peak_mb", "machine")
     return {
         record["key"]: {k: v for k, v in record.items() if k not in drop}
         for record in records

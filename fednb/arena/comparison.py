@@ -133,7 +133,7 @@ def _final(task: Task, progress: bool) -> dict[str, Any]:
         measure=task.measure,
         progress=progress,
     )
-    left_out = ("labels", "seconds", "events")
+    left_out = ("labels", "seconds", "server_seconds", "events")
     return {k: v for k, v in history.final.items() if k not in left_out}
 
 

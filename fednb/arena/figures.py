@@ -69,10 +69,14 @@ WHERE = {
 def records(profile: str = "laptop") -> DataFrame:
     """The finished runs of the ranking, whole seeds only, with the majority class."""
     path = results("arena") / "ranking.json"
-    tasks = whole_seeds(ranking(profile), set(tables.by_key(path)))
+    found = tables.by_key(path)
+    tasks = whole_seeds(ranking(profile), set(found))
     frame = tables.frame(tasks, path, course=True)
-    frame = frame.assign(stability=analysis.stability(frame)).drop(columns="course")
-    return analysis.with_majority(frame)
+    frame = frame.assign(
+        stability=analysis.stability(frame),
+        server_seconds=[found[task.key]["server_seconds"] for task in tasks],
+    )
+    return analysis.with_majority(frame.drop(columns="course"))
 
 
 def whole_seeds(tasks: Sequence[Task], have: set[str]) -> list[Task]:
