@@ -593,6 +593,8 @@ def pretended(seeds=2):
     frame = pd.DataFrame(lines)
     frame["worst_decile"] = frame["accuracy"] - 0.2
     frame["balanced_accuracy"] = frame["accuracy"] - 0.1
+    frame["server_seconds"] = rng.uniform(0.1, 10, len(frame))
+    frame["stability"] = rng.uniform(size=len(frame))
     return analysis.with_majority(frame)
 
 
@@ -612,6 +614,8 @@ def test_pictures_name_every_world_and_every_method():
     worth = figures.worth_picture(frame).axes[0]
     assert [label.get_text() for label in worth.get_yticklabels()] == grouped
     assert figures.cost_picture(frame).axes[0].get_xscale() == "log"
+    timed = figures.server_picture(frame).axes[0].get_yticklabels()
+    assert {"FedAvg", "GCFL"} <= {label.get_text() for label in timed}
 
 
 def test_tables_have_a_line_for_every_world():
@@ -621,6 +625,28 @@ def test_tables_have_a_line_for_every_world():
             assert f"\n{name}\n" in table.text
     assert figures.method_table().text.count("cost of a round") >= len(ENTRIES)
     assert "270 degrees" in figures.world_table(LAPTOP).text
+
+
+def test_the_table_of_costs_compares_with_fedavg():
+    frame = pretended()
+    frame.loc[frame["row"] == "IFCA", "bytes"] = 3 * 2.0e7
+    frame.loc[frame["row"] == "FedAvg", "bytes"] = 2.0e7
+    frame.loc[frame["row"] == "IFCA", "server_seconds"] = 1.25
+    frame.loc[frame["row"] == "IFCA", "stability"] = 0.5
+    table = figures.cost_table(frame).text
+    ifca = table.split("\nIFCA\n")[1].split("\n")[:4]
+    assert [line.split(": ")[1] for line in ifca] == ["3.00", "1.25", "0.50", "yes"]
+    assert "\nFedAvg\n  traffic, FedAvg = 1: 1.00\n" in table
+
+
+def test_clustering_steps_are_drawn_as_far_as_they_were_measured():
+    assert set(figures.kernels()) == set(figures.KERNELS)
+    seconds, memory = figures.scaling_picture().axes
+    for line in seconds.lines:
+        cells = figures.kernels()[line.get_label()]["cells"]
+        assert line.get_xdata().tolist() == [int(K) for K in cells]
+    assert len(memory.lines) == len(figures.KERNELS)
+    assert "10,000" in figures.scaling_table().text
 
 
 def test_the_readers_explorer_names_who_else_comes_first():

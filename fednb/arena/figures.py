@@ -6,7 +6,9 @@ They draw what `fednb.arena.analysis` computes. A frame has a line per run of th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -436,6 +438,154 @@ def cost_picture(frame: DataFrame, value: str = "accuracy") -> Figure:
     ax.set(ylabel=f"{VALUES.get(value, value)}, %, mean over worlds")
     fig.legend(loc="outside upper center", ncols=6)
     return fig
+
+
+def server_picture(frame: DataFrame) -> Figure:
+    """The server's time in a run, mean over worlds, for rows that are in all of them.
+
+    A bar goes from the fastest world to the slowest.
+    """
+    from matplotlib.figure import Figure
+
+    plain = frame[(frame["row"] == frame["method"]) & (frame["row"] != "LocalOnly")]
+    table = analysis.by_world(plain, "server_seconds")
+    table = table[analysis.complete(plain, "server_seconds")]
+    in_order = table.mean().sort_values().index
+    family = frame.drop_duplicates("row").set_index("row")["family"]
+    groups = ("control", *FAMILIES)
+    style()
+    fig = Figure(figsize=(7.4, 0.21 * len(in_order) + 1.3))
+    ax = fig.subplots()
+    for place, row in enumerate(in_order):
+        i = groups.index(family[row])
+        ends = [table[row].min(), table[row].max()]
+        ax.plot(ends, [place, place], color="#DDDDDD", linewidth=5)
+        ax.plot(table[row].mean(), place, MARKERS[i], color=COLOURS[i])
+    for i, group in enumerate(groups):
+        if group in set(family[in_order]):
+            ax.plot([], [], MARKERS[i], color=COLOURS[i], label=group)
+    ax.set_yticks(range(len(in_order)), in_order)
+    ax.tick_params(axis="y", labelsize=8.5)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set(xlabel="server's processor seconds in a run")
+    fig.legend(loc="outside upper center", ncols=3)
+    return fig
+
+
+def cost_table(frame: DataFrame) -> tables.Table:
+    """What a run costs and how steady its clusters are, a line for each method."""
+    plain = frame[(frame["row"] == frame["method"]) & (frame["bytes"] > 0)]
+    among = analysis.complete(plain, "bytes")
+    traffic = analysis.by_world(plain, "bytes")[among]
+    share = traffic.div(traffic["FedAvg"], axis=0).mean()
+    server = analysis.by_world(plain, "server_seconds")[among]
+    grouped = plain[plain["family"] == "clusters"]
+    steady = analysis.by_world(grouped, "stability").mean()
+    told = {entry.name for entry in ENTRIES if entry.told}
+    rows = []
+    for row in share.sort_values(kind="stable").index:
+        stability = "–"
+        if row in steady.index:
+            stability = f"{steady[row]:.2f}"
+        rows.append((
+            row,
+            f"{share[row]:.2f}",
+            f"{server[row].mean():.2f}",
+            stability,
+            "yes" if row in told else "no",
+        ))  # fmt: skip
+    heads = (
+        "method", "traffic, FedAvg = 1", "server, s", "stability", "must be told K",
+    )  # fmt: skip
+    caption = (
+        f"What methods cost at the same number of client updates ({scale(frame)}). The "
+        "server's time is of one processor, for a whole run. Stability is the adjusted "
+        "Rand index between the memberships at the end and a quarter of the run before."
+    )
+    return tables.words(heads, rows, caption)
+
+
+# --- many clients ---------------------------------------------------------------------
+
+# Whose step a kernel is, and how it grows with K by the paper: FedGWC's Eq. 39 and
+# FedCVR-Bolt's paragraph on computational cost. The others say nothing about it.
+KERNELS = {
+    "weighted k-means": ("WeCFL, FeSEM", "–"),
+    "temperature": ("OCFL's trigger", "–"),
+    "cosine + k-means": ("OCFL", "–"),
+    "cosine + HDBSCAN": ("OCFL", "–"),
+    "cosine + affinity propagation": ("OCFL", "–"),
+    "cosine + mean shift": ("OCFL", "–"),
+    "attraction + Otsu": ("GCFL", "–"),
+    "perception affinity": ("FedGWC", "–"),
+    "spectral choice": ("FedGWC", "K"),
+    "RBF kernel + spectral": ("FedCVR-Bolt", "K²"),
+    "CFL-GP's partition": ("CFL-GP", "–"),
+}
+
+
+def kernels() -> dict[str, dict]:
+    """Measured seconds and MB of the clustering steps, by number of clients."""
+    text = Path(__file__).with_name("kernels.json").read_text(encoding="utf-8")
+    return json.loads(text)["kernels"]
+
+
+def scaling_picture() -> Figure:
+    """Seconds and memory of every clustering step against the number of clients."""
+    from matplotlib.figure import Figure
+
+    style()
+    fig = Figure(figsize=(10.4, 4.4))
+    axes = fig.subplots(1, 2, sharex=True)
+    measured = kernels()
+    for i, name in enumerate(KERNELS):
+        cells = measured[name]["cells"]
+        clients = [int(K) for K in cells]
+        look = {
+            "color": COLOURS[i % len(COLOURS)],
+            "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": "-" if i < len(COLOURS) else "--",
+        }
+        seconds = [max(cell["seconds"], 1e-4) for cell in cells.values()]
+        megabytes = [max(cell["mb"], 1) for cell in cells.values()]
+        axes[0].plot(clients, seconds, label=name, **look)
+        axes[1].plot(clients, megabytes, **look)
+    for ax, label in zip(axes, ("seconds on one core", "memory, MB"), strict=True):
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set(xlabel="clients", title=label)
+    fig.legend(loc="outside right upper")
+    return fig
+
+
+def scaling_table() -> tables.Table:
+    """How the clustering steps grow with the number of clients."""
+    rows = []
+    measured = kernels()
+    for name, (method, printed) in KERNELS.items():
+        found = measured[name]
+        largest = max(found["cells"], key=int)
+        cell = found["cells"][largest]
+        rows.append((
+            name,
+            method,
+            f"{int(largest):,}",
+            f"{cell['seconds']:.1f}",
+            f"{cell['mb']:,}",
+            f"{found['exponent']:.1f}",
+            printed,
+        ))  # fmt: skip
+    heads = (
+        "clustering step", "of", "most clients", "seconds", "MB", "grows like K to the",
+        "the paper says",
+    )  # fmt: skip
+    caption = (
+        "Clustering steps for many clients: updates of 1,000 numbers (GCFL: 50) in "
+        "four hidden groups, one core, one run each. The growth is fitted to the three "
+        "largest numbers of clients."
+    )
+    return tables.words(heads, rows, caption)
 
 
 # --- what matters to you --------------------------------------------------------------

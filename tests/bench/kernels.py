@@ -2,9 +2,10 @@
 
 Each kernel is run once for each number of clients, in a process of its own and on one
 thread: CPU seconds, and the most memory that it took, its input included. Both are
-fitted by a power of K. What was measured before stays in ``kernels.json`` beside this
-file, so that a larger size can be added later; a cell that would take longer than
-``--limit`` seconds, by the growth so far, is left out.
+fitted by a power of K, over the three largest sizes. What was measured before stays in
+``fednb/arena/kernels.json``, which the arena draws, so that a larger size can be added
+later; a cell that would take longer than ``--limit`` seconds, by the growth so far, is
+left out.
 """
 
 import argparse
@@ -24,13 +25,14 @@ import sklearn.cluster  # noqa: F401
 import torch
 from threadpoolctl import threadpool_limits
 
+import fednb.arena
 from fednb import clustering, similarity
 from fednb.experiment import _peak_memory, _reset_peak_memory
 from fednb.methods.cflgp import CFLGP
 from fednb.methods.ocfl import temperature
 
-FILE = Path(__file__).with_suffix(".json")
-SIZES = (300, 1000, 3000)
+FILE = Path(fednb.arena.__file__).with_name("kernels.json")
+SIZES = (100, 300, 1000, 3000)
 GROUPS = 4  # hidden clusters in the inputs
 FEATURES = 1000
 
@@ -94,6 +96,10 @@ KERNELS: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
         affinity,
         lambda W: clustering.best_spectral(W, n_max=8, seed=0),
     ),
+    "RBF kernel + spectral": (
+        rows,
+        lambda x: clustering.spectral(similarity.rbf(x, 0.5 / FEATURES), 10, seed=0),
+    ),
     "CFL-GP's partition": (rows, partition),
     "temperature": (
         lambda K: similarity.cosine_distance(rows(K)),
@@ -134,8 +140,8 @@ def _child(name: str, K: int, pipe: Any) -> None:
 
 
 def exponent(sizes: list[int], values: list[float]) -> float | None:
-    """The power of K that fits best, None for fewer than two sizes."""
-    kept = [(K, v) for K, v in zip(sizes, values, strict=True) if v > 0]
+    """The power of K that fits the three largest sizes, None for fewer than two."""
+    kept = [(K, v) for K, v in zip(sizes, values, strict=True) if v > 0][-3:]
     if len(kept) < 2:
         return None
     x, y = np.log(kept).T
