@@ -627,6 +627,17 @@ def test_tables_have_a_line_for_every_world():
     assert "270 degrees" in figures.world_table(LAPTOP).text
 
 
+def test_the_short_answer_names_who_is_best_and_how_surely():
+    frame = pretended()
+    frame.loc[frame["row"] == "GCFL", "accuracy"] = 0.95
+    frame.loc[frame["row"] == "FedAvg", "accuracy"] = 0.9
+    table = figures.guide_table(frame).text
+    for where in figures.WHERE:
+        assert f"\n{where}\n  best score: GCFL (100%)\n  or: nobody\n" in table
+    assert "points over FedAvg: +5.0\n" in table  # one world
+    assert "points over FedAvg: +5.0 to +5.0\n" in table
+
+
 def test_the_table_of_costs_compares_with_fedavg():
     frame = pretended()
     frame.loc[frame["row"] == "IFCA", "bytes"] = 3 * 2.0e7

@@ -621,6 +621,45 @@ def weighed_bars(
 # --- which method when ----------------------------------------------------------------
 
 
+def guide_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
+    """The short answer: what to take for each way in which clients may differ."""
+    rows = []
+    for where, names in WHERE.items():
+        runs = frame[frame["world"].isin(names)]
+        table = analysis.weighed(runs, {value: 1})
+        first = table.index[0]
+        others = [
+            f"{row} ({table.loc[row, 'first']:.0%})"
+            for row in table.index[1:]
+            if table.loc[row, "first"] >= 0.1
+        ]
+        gaps = [analysis.held_out(runs, control) for control in ("FedAvg", "LocalOnly")]
+        rows.append((
+            where,
+            f"{first} ({table.loc[first, 'first']:.0%})",
+            ", ".join(others) or "nobody",
+            *(_range(POINTS * gap["gain"]) for gap in gaps),
+        ))  # fmt: skip
+    heads = (
+        "clients differ by", "best score", "or", "points over FedAvg",
+        "over training alone",
+    )  # fmt: skip
+    caption = (
+        f"The short answer ({scale(frame)}). In brackets stands in how many draws of "
+        "seeds, and of worlds if there are several, a method comes first; who does so "
+        "in less than a tenth is left out. Gains are those of the method that is best "
+        "on the other seeds, world by world: from the least to the most."
+    )
+    return tables.words(heads, rows, caption)
+
+
+def _range(values: Series) -> str:
+    """The least and the most of some differences, or the only one."""
+    if len(values) == 1:
+        return f"{values.iloc[0]:+.1f}"
+    return f"{values.min():+.1f} to {values.max():+.1f}"
+
+
 def choice_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
     """For each world: who is best, who is as good, and what the choice gains."""
     first = analysis.best(frame[frame["row"] == frame["method"]], value)
