@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednb import data, models, partition, reference, store
+from fednb.claims import mean_of
 from fednb.clustering import kmeans_objective
 from fednb.experiment import Task, describe, measure, run
 from fednb.federation import Federation
@@ -890,7 +891,9 @@ def test_macro_f1_is_judged_by_its_direction_and_the_size_apart():
 def test_headlines_are_claims_of_the_paper_in_their_order():
     judged = wecfl.claims.claims()
     first = wecfl.claims.headlines(judged)
-    assert [claim.statement for claim in first] == [*wecfl.claims.HEADLINES]
+    main = len(wecfl.claims.HEADLINES)
+    assert [claim.statement for claim in first[:main]] == [*wecfl.claims.HEADLINES]
+    assert {claim.scale for claim in first[main:]} <= {wecfl.figures.OWN}
     assert not any(claim.ours for claim in first)
     assert {claim.verdict for claim in first} >= {"holds", "fails", "open"}
     ordered = wecfl.claims.by_verdict(judged)
@@ -947,6 +950,7 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(tmp_path, monkeypatch):
     wecfl.figures.own_scale.cache_clear()
     assert len(wecfl.figures.own_scale()) == 0
     assert wecfl.claims.at_the_papers_scale() == []
+    assert wecfl.claims.own_scale_in_words() == ""
     tasks = wecfl.tasks.TABLES["scale_cifar10_class"]("paper")
     ten = [task for task in tasks if task.seed == 0]
     shown = {"WeCFL": 0.7, "FeSEM": 0.69, "IFCA": 0.5, "FedAvg": 0.2}
@@ -961,7 +965,14 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(tmp_path, monkeypatch):
     assert len(frame) == 2 * len(ten) and set(frame["seed"]) == {0, 1}
     found = wecfl.claims.at_the_papers_scale()
     shown_table = wecfl.figures.scales("cifar10", "(3, 2)-class").text
+    words = wecfl.claims.own_scale_in_words()
+    legend = wecfl.figures.table_dots("2").legends[0].get_texts()
     wecfl.figures.own_scale.cache_clear()
+    assert "(200 clients, 100 rounds)**, CIFAR-10, (3, 2)-class, 2 seeds" in words
+    assert "WeCFL 70.0 (paper 72.1)" in words and "LocalOnly 60.0" in words
+    assert "ours, the paper's scale" in [text.get_text() for text in legend]
+    on_top = wecfl.claims.headlines(found)
+    assert len(on_top) == 4 and not any(claim.ours for claim in on_top)
     first = found[0]
     assert first.statement.startswith("WeCFL is more accurate than FeSEM")
     assert first.interval.mean == pytest.approx(1.0)
@@ -1104,9 +1115,23 @@ def test_pictures_and_claims_of_the_geometry(monkeypatch):
         assert ("Fashion-MNIST" in claim.replicates) == (claim.where == "B.2")
     (on_cifar,) = wecfl.claims.closer_on_cifar()
     assert on_cifar.ours and on_cifar.verdict == "holds"
-    assert len(wecfl.figures.geometry_curves(frame).axes) == 3
+    *panels, key = wecfl.figures.geometry_curves(frame).axes
+    assert len(panels) == 5 and key.get_legend() is not None
     assert "cosine of centres: 0.930" in wecfl.figures.geometry_table(frame).text
     pictures = wecfl.figures.snapshots(frame, "fashion_mnist", 10)
     assert [ax.get_title() for ax in pictures.axes] == [
         f"round {t}" for t in range(2, 7)
     ]
+
+
+def test_runs_of_one_federation_are_averaged():
+    """A seed's runs with different K share data and start: they are one replicate."""
+    lines = []
+    for K, seed, end in [(10, 0, 3.0), (3, 0, 4.0), (10, 1, 5.0), (3, 1, 4.0)]:
+        course = pd.DataFrame({"B": [1.0, end]})
+        tags = {"dataset": "fashion_mnist", "K": K, "seed": seed}
+        lines.append(tags | {"course": course})
+    found = wecfl.claims.change(pd.DataFrame(lines), "B", -1)
+    assert found == pytest.approx(mean_of([-2.5, -3.5]))
+    as_if_apart = mean_of([-2.0, -3.0, -4.0, -3.0])
+    assert as_if_apart.high < 0 < found.high
