@@ -368,17 +368,17 @@ def test_the_readme_can_be_pasted():
     blocks = re.findall(r"```(?:sh|bat)\n(.*?)```", text, re.S)
     assert len(blocks) >= 5
     for line in "".join(blocks).splitlines():
-        assert "#" not in line and len(line) <= 72, line
+        assert "#" not in line and len(line) <= 80, line
 
 
 def test_the_readme_checks_a_record_that_exists():
     from fednb import store
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"(\w+) --table (\w+) \\\n  --again --key (\w+)", text)
-    assert found
-    paper, table, key = found.groups()
-    assert key in store.finished(ROOT / "book" / "results" / paper / f"{table}.json")
+    command = r"(\w+) --table (\w+) --again --key (\w+)$"
+    paper, table, start = re.search(command, text, re.M).groups()
+    keys = store.finished(ROOT / "book" / "results" / paper / f"{table}.json")
+    assert len([key for key in keys if key.startswith(start)]) == 1
 
 
 def test_the_workflows_call_targets_of_make():
