@@ -652,8 +652,15 @@ def test_launch_buttons_need_an_address(tiny, address):
     assert "About 5 minutes to read" in page.text
     texts = tiny.root / "_build" / "html" / "_static" / "search_texts.js"
     assert '"one.html": "One' in texts.read_text()
-    search = Page((tiny.root / "_build" / "html" / "search.html").read_text())
-    assert any("search_texts.js" in address for address in search.loads)
+
+
+def test_searches_find_words_but_no_pictures(tiny):
+    from docutils import nodes
+
+    page = nodes.section("", nodes.paragraph(text="A curve falls."))
+    page += nodes.raw("", "<svg>long</svg>", format="html")
+    extension = tiny.tool("book_extension")
+    assert extension.words_of(page) == "A curve falls."
 
 
 def test_notebooks_install_the_project_if_it_has_an_address(monkeypatch):

@@ -114,6 +114,37 @@ return document.getAnimations()
   .filter(a => a.effect.target?.closest("article"))
   .map(a => a.effect.target.outerHTML.slice(0, 80));
 """
+# Tables that are wider than their place are moved to their right end.
+SCROLL_TABLES = """
+const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+let moved = 0;
+for (const table of document.querySelectorAll("article table")) {
+  let box = table;
+  while (!scrolls(box) && box.parentElement) box = box.parentElement;
+  if (box.scrollWidth <= box.clientWidth + 2) continue;
+  box.scrollLeft = box.scrollWidth;
+  table.dataset.moved = "yes";
+  moved += 1;
+}
+return moved;
+"""
+# Their rows of which no name is to be seen: its own, or one that spans several rows.
+NAMELESS = """
+const box = e => e.getBoundingClientRect();
+const found = [];
+for (const table of document.querySelectorAll("article table[data-moved]")) {
+  const names = [...table.querySelectorAll("tbody :is(th, td:first-child)")]
+    .filter(name => getComputedStyle(name).position === "sticky")
+    .filter(name => name.textContent.trim() && box(name).left >= 0)
+    .map(box);
+  for (const row of table.querySelectorAll("tbody tr")) {
+    const y = box(row.lastElementChild).top + 5;
+    if (!names.some(name => name.top <= y && y <= name.bottom))
+      found.push(row.textContent.trim().slice(0, 80));
+  }
+}
+return found;
+"""
 SMALL = """
 const found = [];
 for (const control of arguments[0].querySelectorAll("input, button, select, label")) {
@@ -255,20 +286,35 @@ def test_explorers_fit_a_phone(book, page):
         assert not browser.js(SMALL, explorer)
 
 
-def test_row_names_stay_on_a_phone(book):
-    """A table that is wider than the screen scrolls under its first column."""
+@pytest.mark.parametrize("page", ["notation", "papers/gcfl"])
+def test_row_names_stay_on_a_phone(book, page):
+    """A table that is wider than the screen scrolls under the names of its rows."""
+    browser = book(page, width=390)
+    browser.js(UNFOLD)
+    scrolled = browser.wait(lambda: browser.js(SCROLL_TABLES), "wide tables")
+    assert scrolled >= 3
+    assert not browser.js(NAMELESS)
+
+
+def test_lost_row_names_are_found(book):
     browser = book("notation", width=390)
-    table = browser.js("""
-      const boxes = "article .pst-scrollable-table-container";
-      const wide = [...document.querySelectorAll(boxes)]
-        .filter(box => box.scrollWidth > box.clientWidth + 100)[0];
-      wide.scrollLeft = 100;
-      return wide;
+    browser.js(SCROLL_TABLES)
+    browser.js("document.querySelector('article tbody td').style.position = 'static'")
+    assert len(browser.js(NAMELESS)) == 1
+
+
+def test_names_of_names_stand_side_by_side(book):
+    """A method and, of its runs, whose: both stay, and do not cover each other."""
+    browser = book("papers/gcfl", width=390)
+    browser.js(UNFOLD)
+    browser.wait(lambda: browser.js(SCROLL_TABLES), "wide tables")
+    ends = browser.js("""
+      const row = document.querySelector("article tbody tr:has(th + th)");
+      const box = (name) => name.getBoundingClientRect();
+      return [...row.querySelectorAll("th")].map(box).map((b) => [b.left, b.right]);
     """)
-    name = browser.find("tbody td", table)
-    left = browser.js("return arguments[0].getBoundingClientRect().left", table)
-    assert abs(name.rect["x"] - left) <= 2
-    assert browser.js("return arguments[0].scrollLeft", table) == 100
+    (_, end), (start, _) = ends[:2]
+    assert start >= end - 1
 
 
 def test_the_introduction_leads_to_the_first_chapter(book):

@@ -359,7 +359,26 @@ def test_the_readme_links_to_what_exists():
         if link.startswith("#"):
             assert link[1:] in anchors, link
         else:
-            assert "://" in link or (ROOT / link).exists(), link
+            assert "://" in link or (ROOT / link.split("#")[0]).exists(), link
+
+
+def test_the_readme_can_be_pasted():
+    """Into any shell: zsh and cmd take a comment behind a command for arguments."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(?:sh|bat)\n(.*?)```", text, re.S)
+    assert len(blocks) >= 5
+    for line in "".join(blocks).splitlines():
+        assert "#" not in line and len(line) <= 80, line
+
+
+def test_the_readme_checks_a_record_that_exists():
+    from fednb import store
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = r"(\w+) --table (\w+) --again --key (\w+)$"
+    paper, table, start = re.search(command, text, re.M).groups()
+    keys = store.finished(ROOT / "book" / "results" / paper / f"{table}.json")
+    assert len([key for key in keys if key.startswith(start)]) == 1
 
 
 def test_the_workflows_call_targets_of_make():

@@ -39,7 +39,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("autodoc-skip-member", on_member)
     app.connect("env-get-outdated", on_outdated)
     app.connect("source-read", on_source)
-    app.connect("html-page-context", add_search_texts)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", add_pending_note, priority=901)
     app.connect("html-page-context", add_reading_time, priority=902)
@@ -61,27 +60,28 @@ def on_source(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace("% chapters\n", chapters() + "\n")
 
 
-def add_search_texts(
-    app: Any, page: str, template: str, context: dict, tree: Any
-) -> None:
-    """Let the search page load the texts of all pages.
-
-    From ``file://`` it may not read the pages themselves; see ``offline.js``.
-    """
-    if page == "search":
-        app.add_js_file(SEARCH_TEXTS)
-
-
 def write_search_texts(app: Any, error: Exception | None) -> None:
-    """Write the texts of all pages, for the search page."""
+    """Write the words of all pages, without pictures, for searches from ``file://``.
+
+    There the search page may not read other pages; ``book.js`` reads this instead.
+    """
     if error is not None or app.builder.format != "html":
         return
     texts = {}
     for page in sorted(app.env.found_docs):
-        texts[f"{page}.html"] = app.env.get_doctree(page).astext()
+        texts[f"{page}.html"] = words_of(app.env.get_doctree(page))
     script = f"window.FEDNB_TEXTS = {json.dumps(texts)};\n"
     path = Path(app.outdir) / "_static" / SEARCH_TEXTS
     path.write_text(script, encoding="utf-8")
+
+
+def words_of(page: Any) -> str:
+    """The text of a page, without HTML output: that holds pictures and sliders."""
+    from docutils import nodes
+
+    for output in list(page.findall(nodes.raw)):
+        output.parent.remove(output)
+    return page.astext()
 
 
 def drop_launch_buttons(app: Any, config: Any) -> None:

@@ -22,20 +22,21 @@ FINDINGS = (
     (
         "gcfl",
         "Ahead of random clusters",
-        "**It matters who shares a model.** GCFL's clusters against clusters drawn at "
-        "random",
+        "It matters who shares a model: the accuracy of GCFL's clusters against that "
+        "of clusters drawn at random.",
     ),
     (
         "fedgwc",
         "The best clusters of IFCA and FeSEM beat training alone",
-        "**Clusters can be worse than none.** The best clusters of IFCA and FeSEM "
-        "against clients that train alone",
+        "Clusters can be worse than none: the accuracy of the best clusters of IFCA "
+        "and FeSEM against that of clients that train alone.",
     ),
     (
         "ocfl",
         "Finds the groups better than SCL (CFL)",
-        "**Clustering once can be enough.** OCFL's groups, found in one early round, "
-        "against those of CFL, which splits again and again",
+        "Clustering once can be enough: how well OCFL, in one early round, finds the "
+        "hidden groups (ARI 1: all of them), against CFL, which splits again and "
+        "again.",
     ),
 )
 
@@ -76,25 +77,21 @@ def claims_of_papers() -> dict[str, list[Claim]]:
 
 
 def findings() -> str:
-    """A sentence with the tally of all verdicts, and a table of three findings."""
+    """A sentence with the tally of all verdicts, and a list of three findings."""
     judged = claims_of_papers()
     counts = tally(claim for claims in judged.values() for claim in claims)
-    names = ", ".join(PAPERS[paper] for paper in judged)
     runs = sum(len(recorded_keys(BOOK / "results" / paper)) for paper in PAPERS)
     lines = [
-        f"**{sum(counts.values())} claims judged by one rule** ({names}): "
+        f"**{sum(counts.values())} claims judged by one rule**: "
         f"{counts['holds']} hold, {counts['fails']} fail, {counts['open']} are open, "
         f"{counts['not testable']} cannot be tested here. Behind the book are "
         f"{runs:,} recorded runs, much smaller than the papers'; each chapter says by "
-        "how much.",
+        "how much. Three findings:",
         "",
-        "| finding | effect (95 % interval) | scale | where |",
-        "|---|---|---|---|",
     ]
     for paper, statement, words in FINDINGS:
         claim = find(paper, statement)
-        cells = (words, effect(claim), claim.scale, where(paper, claim))
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"- **{effect(claim)}.** {words} {where(paper, claim)}.")
     return "\n".join(lines) + "\n"
 
 
@@ -107,11 +104,11 @@ def find(paper: str, statement: str) -> Claim:
 
 
 def effect(claim: Claim) -> str:
-    """The effect with its interval, short."""
+    """The effect with its 95 % interval, short."""
     if claim.interval is None:
         return claim.reason
     mean, low, high = (rounded(x) for x in claim.interval)
-    return f"{mean} {claim.unit} ({low} to {high})"
+    return f"{mean} {claim.unit}, 95 % interval {low} to {high}"
 
 
 def rounded(x: float) -> str:
@@ -121,9 +118,9 @@ def rounded(x: float) -> str:
 
 
 def where(paper: str, claim: Claim) -> str:
-    """The file with the verdict, and what its interval is over."""
+    """The file with the verdict, what its interval is over, and at which scale."""
     path = f"book/results/{paper}/verdicts.json"
-    return f"[{PAPERS[paper]}]({path}), {claim.replicates}"
+    return f"[{PAPERS[paper]}]({path}): {claim.replicates}; {claim.scale}"
 
 
 def picture() -> str:
