@@ -662,11 +662,11 @@ def test_clustering_steps_are_drawn_as_far_as_they_were_measured():
 
 def test_the_readers_explorer_names_who_else_comes_first():
     frame = pretended()
-    drawn, words = figures.weighed_bars(frame, "anything", 2, 1, 0, "no")
+    drawn, words = figures.weighed_bars(frame, "not known", 2, 1, 0, "no")
     assert len(drawn["x"]) == 10 and "comes first in" in words["text"]
-    _, words = figures.weighed_bars(frame, "all alike", 0, 0, 0, "no")
+    _, words = figures.weighed_bars(frame, "nothing, or size", 0, 0, 0, "no")
     assert words["text"] == "Give at least one weight."
-    assert set(figures.WHERE["anything"]) == set(LAPTOP)
+    assert set(figures.WHERE["not known"]) == set(LAPTOP)
 
 
 def test_a_portrait_shows_what_each_group_sees():

@@ -59,9 +59,9 @@ LABELS = ("label-groups", "label-dirichlet", "few-sampled", "many-small")
 SIGHT = ("rotation", "filters")
 # which worlds a reader's federation may be like
 WHERE = {
-    "anything": (*LIKE, "label-skew", *LABELS, "concept-shift", *SIGHT),
-    "all alike": LIKE,
-    "mixtures of their own": ("label-skew",),
+    "not known": (*LIKE, "label-skew", *LABELS, "concept-shift", *SIGHT),
+    "nothing, or size": LIKE,
+    "mix of classes, no groups": ("label-skew",),
     "groups by classes": LABELS,
     "groups by what labels mean": ("concept-shift",),
     "groups by how images look": SIGHT,
@@ -337,8 +337,7 @@ def ladder(frame: DataFrame, value: str = "accuracy") -> Figure:
     labels = [f"best {row}" if row in FAMILIES else row for row in rows]
     axes[0, 0].set_yticks(range(len(rows)), labels)
     axes[0, 0].invert_yaxis()
-    for ax in axes[-1]:
-        ax.set_xlabel("accuracy, %")
+    fig.supxlabel(f"{VALUES.get(value, value)}, %")
     return fig
 
 
