@@ -286,6 +286,9 @@ function choice(param, change) {
   return [[make("div", "fx-label", { textContent: param.label }), box], () => change(param.start)];
 }
 
+/** Whole pixels across an element: rounded up, as clientWidth may be, two columns would not fit side by side. */
+const room = (element) => Math.floor(element.getBoundingClientRect().width) || 480;
+
 /** An explorer inside `el`. `frames` are all frames, or a promise of them; `ask(values)` has the kernel compute one. */
 export function mount(el, { spec, first = [], frames, ask }) {
   const [controls, view] = [make("div", "fx-controls"), make("div", "fx-view")];
@@ -293,13 +296,13 @@ export function mount(el, { spec, first = [], frames, ask }) {
   const heard = make("div", "fx-heard", { ariaLive: "polite" }); // the text again, for screen readers
   let [grid, now, turn, busy] = [[], first, 0, null];
   function show(panels) {
-    const room = view.clientWidth || 480;
-    const pair = panels.filter((p) => p.kind !== "text").length > 1 && room >= 560;
+    const wide = room(view);
+    const pair = panels.filter((p) => p.kind !== "text").length > 1 && wide >= 560;
     const where = spec.params.map((p) => `${p.label} = ${format(at[p.name])}`).join(", ");
     view.innerHTML = panels.map((p, i) => {
       const peers = grid.map((frame) => frame[i]).filter((q) => q?.kind === p.kind);
       const told = { ...p, alt: `${describe(p) || spec.alt}; ${where}` };
-      return draw(told, Math.min(700, pair ? (room - 32) / 2 : room), limits([...peers, p]));
+      return draw(told, Math.min(700, pair ? (wide - 32) / 2 : wide), limits([...peers, p]));
     }).join("");
     const words = panels.filter((p) => p.kind === "text").map((p) => p.text).join(" ");
     if (heard.textContent !== words) heard.textContent = words;
@@ -336,9 +339,9 @@ function board({ model, el }) {
   const root = el.appendChild(make("div", "fednb-explore fx-board"));
   const view = root.appendChild(make("div", "fx-view"));
   const show = () => {
-    const [panels, room] = [model.get("panels"), view.clientWidth || 480];
-    const columns = Math.max(1, Math.min(model.get("columns"), Math.floor(room / 260)));
-    const width = Math.min(700, (room - 32 * (columns - 1)) / columns);
+    const [panels, wide] = [model.get("panels"), room(view)];
+    const columns = Math.max(1, Math.min(model.get("columns"), Math.floor(wide / 260)));
+    const width = Math.min(700, (wide - 32 * (columns - 1)) / columns);
     view.innerHTML = panels.map((p) => draw(p, Math.floor(width), limits([p]))).join("");
   };
   const update = () => (show(), setTimeout(() => (model.set("drawn", model.get("number")), model.save_changes())));

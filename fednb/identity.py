@@ -20,6 +20,7 @@ values of their own module that they use. Arrays go by a hash of their bytes.
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
 import json
@@ -27,6 +28,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache, partial
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -245,10 +247,16 @@ def _named(thing: Any) -> dict[str, Any]:
         codes = [function.__code__]
         for code in codes:  # grows by the functions inside
             codes += [inner for inner in code.co_consts if inspect.iscode(inner)]
-            for name in code.co_names:
+            for name in _global_names(code):
                 if name in function.__globals__:
                     named[name] = function.__globals__[name]
     return named
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """The global variables that code reads; attributes, as n in fed.n, are none."""
+    loads = ("LOAD_GLOBAL", "LOAD_NAME")
+    return {step.argval for step in dis.get_instructions(code) if step.opname in loads}
 
 
 @lru_cache(maxsize=1000)

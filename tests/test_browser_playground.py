@@ -39,6 +39,11 @@ TITLES = """
 const titles = document.querySelectorAll(".fednb-playground .fx-title");
 return [...titles].map((e) => e.textContent);
 """
+PLACES = """
+const board = [...document.querySelectorAll(".fednb-playground .fx-board")].pop();
+const panels = [...board.querySelectorAll(".fx-panel")];
+return panels.map((panel) => panel.getBoundingClientRect().toJSON());
+"""
 TABS = ".fednb-playground .lm-TabBar-tab"
 TAB = """
 const page = arguments[0].closest(".widget-tab-contents > *");
@@ -205,6 +210,8 @@ def test_the_class_map_follows_a_slider_at_once(lab):
 def test_a_law_that_does_not_fit_is_refused_in_a_sentence(lab):
     lab.type("classes/client, m", 9)
     lab.says("m = 9")
+    lab.press("Run")  # refused: nothing starts
+    assert lab.status("ready")
     lab.type("classes/client, m", 2)
     lab.wait(lambda: "m = 9" not in lab.browser.js(TEXT), "the sentence to go")
 
@@ -219,6 +226,9 @@ def test_choose_run_change_and_stop(lab):
     lab.wait(
         lambda: "IFCA: membership over rounds" in lab.pictures(), "the second method"
     )
+
+    tops = [picture["y"] for picture in lab.browser.js(PLACES)[:2]]
+    assert tops[0] == tops[1], "two pictures side by side on a desk"
 
     lab.type("seed", 3)  # the panel answers while it trains
     lab.says("These pictures belong to the run before: press Stop, then Run")

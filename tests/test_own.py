@@ -216,6 +216,14 @@ def test_a_helper_that_is_defined_again_is_seen():
     assert describe(namespace["Helped"]()) != before
 
 
+def test_a_variable_that_is_called_like_an_attribute_changes_no_key():
+    """``n = 3`` in a notebook has nothing to do with the ``fed.n`` of a method."""
+    cls = typed(what="fed.n")
+    before = describe(cls())
+    cls.step.__globals__["n"] = 3
+    assert describe(cls()) == before
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [

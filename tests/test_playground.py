@@ -122,7 +122,7 @@ def below(widget):
     ],
     ids=["start", "sampled", "dirichlet", "subset", "three methods"],
 )  # fmt: skip
-def test_the_code_does_the_same_bit_for_bit(chosen):
+def test_the_code_does_the_same_bit_for_bit(chosen, capsys):
     """As code: the text is executed as it stands, and compared with the threads'
     runs.
     """
@@ -133,9 +133,11 @@ def test_the_code_does_the_same_bit_for_bit(chosen):
     namespace = {}
     exec(chosen.code(), namespace)
     histories = namespace["histories"]
+    told = capsys.readouterr().out
     assert list(histories) == [arm.name for arm in runs.arms] == chosen.names()
     for arm in runs.arms:
         assert same_run(arm.history, histories[arm.name])
+        assert f"{arm.name} {round(arm.history.final['accuracy'], 3)}" in told
 
 
 def test_the_code_is_short():
@@ -661,15 +663,23 @@ def threads(name):
 def test_errors_are_shown_where_the_person_looks(panel):
     panel._knobs.children[2].value = 9  # m
     assert "m = 9" in panel.map_error.value
-    panel.run_button.click()
-    assert panel.session.state in ("running", "failed")
-    wait_for(lambda: "m = 9" in panel.error.value)
+    panel.run_button.click()  # refused: nothing starts, no picture is lost
+    assert "m = 9" in panel.error.value and panel.session.state == "ready"
     panel._knobs.children[2].value = 3
     assert panel.map_error.value == ""
     panel.slots[1].name.value = "FedGWC"
     panel.slots[1].form.widgets["alpha"].value = "2"
     assert "FedGWC(alpha=2): need" in panel.error.value
     panel.save_button.click()
+
+
+def test_a_run_that_fails_at_once_does_not_seem_to_go_on(panel):
+    panel.slots[0].name.value = "FixedClusters"
+    panel.clients.value = 5  # the labels are still those of more clients
+    panel.run_button.click()
+    wait_for(lambda: "clients" in panel.error.value)
+    wait_for(lambda: panel._painter is None)
+    assert panel.session.state == "failed" and panel.board.panels == []
 
 
 def test_another_data_set_brings_its_own_limits(panel, monkeypatch):

@@ -18,7 +18,7 @@ from typing import Any
 import ipywidgets as w
 
 from .. import data, methods, store
-from ..widgets import Board
+from ..widgets import Board, text
 from .forms import SMALL, WIDE, Form, presets, three_digits
 from .pictures import board, class_map
 from .session import Session
@@ -286,6 +286,7 @@ class Playground:
     def _run(self, _: Any = None) -> None:
         def run() -> None:
             chosen = self.settings()
+            chosen.deal()  # a law that does not fit is refused before any run starts
             self.session.run(chosen.tasks())
             self._pictured = chosen
             self._changed = False
@@ -366,7 +367,10 @@ class Playground:
             self.error.value = _alarm(self.session.error)
         self._up_to_date = not self.board.busy
         if self._up_to_date:  # else the browser would fall behind
-            self.board.show(*board(self.session.arms))
+            drawings = board(self.session.arms)
+            if not drawings and self.session.active:
+                drawings = [text("The first round is under way …")]
+            self.board.show(*drawings)
 
     def _show_status(self) -> None:
         """Bring buttons, progress bar and status up to date, one thread at a time."""

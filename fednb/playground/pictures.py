@@ -53,10 +53,10 @@ def num_hidden(truth: np.ndarray | None) -> int:
 
 
 def board(arms: Sequence[Arm]) -> list[dict]:
-    """All drawings of some runs, as far as they are."""
+    """All drawings of some runs, as far as they are; none before a first round."""
     begun = [arm for arm in arms if arm.history.rows]
     if not begun:
-        return [text("The first round is under way …")] if arms else []
+        return []
     drawings = curves(begun)
     for arm in begun:
         drawings += [membership(arm), similarity(arm)]

@@ -230,7 +230,7 @@ class Settings:
         }
 
     def code(self) -> str:
-        """Python that does the same runs and keeps them in ``histories``."""
+        """Python that does the same runs, keeps them in ``histories`` and prints."""
         law = _call(LAWS[self.law].function, "partition", self.partition_arguments())
         if self.samples is not None:
             law = f"partial(partition.subset, law={law}, samples={self.samples})"
@@ -258,6 +258,7 @@ class Settings:
             "    fed = Federation(dataset, parts, model, "
             f"local=local, seed={self.seed})",
             f"    histories[name] = run(method, fed, rounds={self.rounds})",
+            "    print(name, round(histories[name].final['accuracy'], 3))",
         ])  # fmt: skip
 
     def partition_arguments(self) -> dict[str, Any]:
