@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .conv import accelerate, keep_memory
+from .conv import accelerate, dense_gradients, keep_memory
 from .params import Layout
 from .training import (
     Inputs,
@@ -76,6 +76,8 @@ class Worker(NamedTuple):
     trained: list[nn.Parameter]  # those that require a gradient
     # the module, or a faster function with the same outputs and gradients
     forward: Callable[[Tensor], Tensor]
+    # the loss and its gradients at once, for nets where they are written out
+    by_hand: Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]] | None
 
 
 class Lean:
@@ -135,7 +137,7 @@ class Lean:
         kept: State | None,
     ) -> tuple[Tensor, State]:
         """Train the worker's row from ``row`` (D,): losses (S,), optimiser's state."""
-        module, flat, trained, forward = worker
+        module, flat, trained, *_ = worker
         P = self.layout.P
         buffers = self.layout.D - P
         module.train()
@@ -167,11 +169,14 @@ class Lean:
             y = self.y.index_select(0, batch)
             if shift is not None:
                 x = augment(x, shift[s, :b])
-            with stream:
-                outputs = apply_network(forward, x, local.amp)
-                loss = self.mean_loss(outputs, y)
+            if worker.by_hand is not None and not local.amp:
+                loss, g = worker.by_hand(x, y)
+            else:
+                with stream:
+                    outputs = apply_network(worker.forward, x, local.amp)
+                    loss = self.mean_loss(outputs, y)
+                g = gradients(loss, trained)
             losses.append(loss.detach())
-            g = gradients(loss, trained)
             if whole:
                 g = [self._as_vector(g)]  # (P,)
             if correct is not None:
@@ -244,7 +249,10 @@ class Lean:
             row = self.layout.bind(module)
             trained = [p for p in module.parameters() if p.requires_grad]
             forward = accelerate(module) or module
-            self._pool.append(Worker(module, row, trained, forward))
+            by_hand = None
+            if self.mean_loss is F.cross_entropy and not self.y.is_floating_point():
+                by_hand = dense_gradients(module)
+            self._pool.append(Worker(module, row, trained, forward, by_hand))
         todo = iter(range(n))  # shared: a range iterator hands out each number once
 
         def work(worker: Worker) -> None:

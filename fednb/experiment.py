@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from . import __version__, checks, data, engines, metrics, store
-from .door import Event, Judge, Meter
+from .door import Evaluation, Event, Judge, Meter
 from .federation import Federation
 from .history import History
 from .identity import describe, digest, revision
@@ -42,11 +42,16 @@ def measure(fed: Judge, state: Any) -> dict[str, Any]:
     one cluster; without it a row is a cluster.
     """
     result = fed.evaluate(state.theta, serving(state))
+    return measure_models(result) | measure_clusters(fed, clusters_of(state))
+
+
+def measure_models(result: Evaluation) -> dict[str, Any]:
+    """The usual numbers of an evaluation: how well the clients are served."""
     confusion = result.confusion.cpu().numpy()  # (K, classes, classes)
     tested = confusion.sum((1, 2))
     accuracy = metrics.accuracy(confusion)
     spread = metrics.spread(accuracy)
-    out = {
+    return {
         "loss": metrics.average(result.loss),
         "accuracy": metrics.average(accuracy),
         "accuracy_weighted": metrics.average(accuracy, tested),
@@ -56,7 +61,6 @@ def measure(fed: Judge, state: Any) -> dict[str, Any]:
         "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
         "macro_f1_union": metrics.average(metrics.macro_f1(confusion, over="union")),
     }
-    return out | measure_clusters(fed, clusters_of(state))
 
 
 def serving(state: Any) -> torch.Tensor:

@@ -13,8 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fednb import conv
-from fednb.conv import accelerate, keep_memory
+from fednb import backends, conv
+from fednb.conv import accelerate, dense_gradients, keep_memory
+from fednb.models import linear, mlp
+from fednb.training import Local, one_thread
+
+from .conftest import federation
 
 
 def block(*layers: nn.Module) -> nn.Sequential:
@@ -243,3 +247,74 @@ def test_threads_give_the_bits_of_a_single_thread():
 
 def test_keep_memory_is_granted_by_glibc():
     assert keep_memory() == (platform.libc_ver()[0] == "glibc")
+
+
+# --- dense layers ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 7, 100])
+@pytest.mark.parametrize("hidden", [(), (1,), (33,), (200, 200), (8, 64, 5)])
+def test_the_written_out_gradients_are_autograds_to_the_bit(hidden, n, dtype):
+    net = mlp(49, hidden, 10).to(dtype)
+    x = torch.randn(n, 1, 7, 7, dtype=dtype)
+    before = x.clone()
+    y = torch.randint(10, (n,))
+    with one_thread():
+        loss, found = dense_gradients(net)(x, y)
+        expected = F.cross_entropy(net(x), y)
+        autograds = torch.autograd.grad(expected, list(net.parameters()))
+    assert torch.equal(x, before)
+    assert torch.equal(loss, expected)
+    assert not loss.requires_grad
+    for a, b in zip(found, autograds, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"momentum": 0.9, "weight_decay": 0.01},
+        {"optimizer": "adam", "lr": 0.01},
+    ],
+)
+@pytest.mark.parametrize("corrected", [False, True])
+def test_training_by_written_out_gradients_keeps_every_bit(
+    options, corrected, monkeypatch
+):
+    local = Local(**{"lr": 0.1, "batch_size": 5, "epochs": 20, **options})
+    rows = []
+    for by_hand in (True, False):
+        if not by_hand:
+            monkeypatch.setattr(backends, "dense_gradients", lambda module: None)
+        fed = federation("mlp", local=local)
+        start = fed.start()[0]
+        pull = (lambda g, th, to: g + 0.1 * (th - to)) if corrected else None
+        up = fed.train(start, correct=pull, args=[start[None]] if corrected else [])
+        assert all((w.by_hand is not None) == by_hand for w in fed.backend._pool)
+        rows.append(up)
+    assert torch.equal(rows[0].theta, rows[1].theta)
+    assert torch.equal(rows[0].losses.nan_to_num(), rows[1].losses.nan_to_num())
+
+
+def test_other_nets_are_left_to_autograd():
+    frozen = mlp(4, (3,), 2)
+    frozen[1].weight.requires_grad_(False)
+    tied = nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    tied[3].weight = tied[1].weight
+    dense = nn.Linear(4, 4)
+    others = [
+        lenet(),
+        linear(4, 2, bias=False),
+        frozen,
+        tied,
+        dense,
+        nn.Sequential(dense, nn.ReLU(), nn.Linear(4, 2)),
+        nn.Sequential(nn.Flatten(), dense, nn.ReLU()),
+        nn.Sequential(nn.Flatten(), dense, nn.Tanh(), nn.Linear(4, 2)),
+        nn.Sequential(nn.Flatten(), dense, nn.Dropout(), nn.Linear(4, 2)),
+    ]
+    for net in others:
+        assert dense_gradients(net) is None
+    assert dense_gradients(mlp(4, (3,), 2)) is not None

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fednb import Federation, Local, data, metrics, models, run, store
+from fednb import Federation, Local, data, experiment, metrics, models, run, store
 from fednb.experiment import describe
 from fednb.methods import FedAvg, FedGWC
 from fednb.papers import fedgwc
@@ -187,6 +187,22 @@ def runs():
         }
         out[name] = run(method, digits(), 45, **how)
     return out
+
+
+def test_one_evaluation_gives_the_usual_numbers_and_two_of_the_papers(monkeypatch):
+    fed = digits()
+    state = FedAvg(0.2).init(fed)
+    usual = experiment.measure(fed, state)
+    result = fed.evaluate(state.theta, state.labels)
+    evaluated = []
+    monkeypatch.setattr(fed, "evaluate", lambda *a: evaluated.append(a) or result)
+    found = fedgwc.controls.measure_fedgwc(fed, state)
+    assert len(evaluated) == 1
+    shares = metrics.share_weighted_accuracy(result.confusion.numpy(), fed.truth.counts)
+    assert found == usual | {
+        "balanced_released": metrics.average(shares),
+        "rand": metrics.rand_index(fed.truth.labels, state.labels.numpy()),
+    }
 
 
 def test_controls_fork_from_fedgwc_at_its_first_split(runs):

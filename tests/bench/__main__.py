@@ -2,17 +2,20 @@
 
 Every contender does one round in turn, over and over, so that a disturbed minute
 disturbs all alike; the ratio of two contenders is the median over turns of the ratio
-within a turn. Peers take part once ``make bench-peers`` has installed them. The table
-is printed and written to ``_build/bench.json``.
+within a turn. The engine of the first edition takes part where git has its files;
+peers do once ``make bench-peers`` has installed them. The table is printed and written
+to ``_build/bench.json``.
 """
 
 import argparse
+import io
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 from functools import partial
@@ -32,6 +35,9 @@ ROOT = Path(__file__).parents[2]
 # workloads is shared with the peers, which know nothing of fednb
 sys.path.insert(0, str(HERE))
 from workloads import Limit, Workload, plain_round, tensors, workload  # noqa: E402
+
+FIRST_EDITION = "43e1ada0e46d84c6d69c543e94f1b7b714db0c1d"
+EDITION1 = ROOT / "_build" / "edition1"  # its engine
 
 # name -> (environment, module, set-ups); the fastest set-up in a short heat takes part
 PEERS = {
@@ -132,9 +138,21 @@ class Plain:
 class Peer:
     """Another library, in an interpreter of its own, spoken to over a pipe."""
 
-    def __init__(self, w: Workload, environment: str, module: str, setup: str) -> None:
+    def __init__(
+        self,
+        w: Workload,
+        environment: str,
+        module: str,
+        setup: str,
+        python: str | None = None,
+        path: str | None = None,
+    ) -> None:
         self.setup = setup
-        python = ROOT / ".venv-peers" / environment / "bin" / "python"
+        if python is None:
+            python = str(ROOT / ".venv-peers" / environment / "bin" / "python")
+        variables = dict(os.environ)
+        if path is not None:
+            variables["PYTHONPATH"] = path
         words = [
             python,
             "-m",
@@ -149,6 +167,7 @@ class Peer:
         self.process = subprocess.Popen(
             words,
             cwd=HERE,
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -176,6 +195,20 @@ class Peer:
         self.process.wait(timeout=60)
 
 
+def first_edition(w: Workload) -> Peer | None:
+    """The first edition's engine in a process of its own; None where git lacks it."""
+    words = ["git", "-C", str(ROOT), "archive", FIRST_EDITION, "fednb"]
+    try:
+        files = subprocess.run(words, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"  the first edition is left out: {error}", file=sys.stderr)
+        return None
+    with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+        archive.extractall(EDITION1, filter="data")
+    path = os.pathsep.join([str(EDITION1), str(ROOT)])
+    return Peer(w, "edition1", "peers.edition1", "threads", sys.executable, path)
+
+
 def contenders(w: Workload, only_core: bool, device: str | None = None):
     """Name -> contender; peers that are not installed are left out.
 
@@ -189,6 +222,9 @@ def contenders(w: Workload, only_core: bool, device: str | None = None):
             found[name].fed.backend.convolve_by(name)
         return found
     found = {"plain": Plain(w), "limit": Limit(w), "fednb": Fednb(w)}
+    old = first_edition(w)
+    if old is not None:
+        found["edition1"] = old
     for name, (environment, module, setups) in PEERS.items():
         if only_core or not (ROOT / ".venv-peers" / environment).exists():
             continue
@@ -245,6 +281,8 @@ def race(w: Workload, turns: int, only_core: bool, device: str | None = None) ->
     best = min(peers, key=lambda name: statistics.median(seconds[name]), default=None)
     limit = "limit" if "limit" in field else None
     rivals = {"vs_plain": "plain", "vs_limit": limit, "vs_peer": best}
+    if "edition1" in field:
+        rivals["vs_edition1"] = "edition1"
     ratios = {
         name: ratio(seconds, "fednb", rival) if rival else [None] * 3
         for name, rival in rivals.items()
@@ -310,21 +348,19 @@ def growth(turns: int = 20) -> dict[int, float]:
 
 def table(result: dict) -> str:
     """The outcome as the README shows it."""
-    lines = [
-        "| workload | vs plain loop | vs limit | vs best peer | best peer |",
-        "|---|---|---|---|---|",
-    ]
-    for name, r in result["workloads"].items():
-        cell = {
-            k: "–"
-            if r[k] is None
-            else "{:.2f} [{:.2f}–{:.2f}]".format(r[k], *r["quartiles"][k])
-            for k in ("vs_plain", "vs_limit", "vs_peer")
-        }
-        lines.append(
-            f"| {name} | {cell['vs_plain']} | {cell['vs_limit']} "
-            f"| {cell['vs_peer']} | {r['best_peer'] or '–'} |"
-        )
+    columns = {
+        "vs_plain": "vs plain loop",
+        "vs_limit": "vs limit",
+        "vs_edition1": "vs first edition",
+        "vs_peer": "vs best peer",
+    }
+    workloads = result["workloads"]
+    shown = [key for key in columns if any(key in r for r in workloads.values())]
+    titles = ["workload", *(columns[key] for key in shown), "best peer"]
+    lines = [_line(titles), "|" + "---|" * len(titles)]
+    for name, r in workloads.items():
+        cells = [_ratio_of(r, key) for key in shown]
+        lines.append(_line([name, *cells, r["best_peer"] or "–"]))
     if "server_share" in result:
         lines += [
             "",
@@ -336,6 +372,18 @@ def table(result: dict) -> str:
         )
         lines += [f"Time per round, 10 clients sampled: {steps}"]
     return "\n".join(lines)
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio_of(r: dict, key: str) -> str:
+    """Median and quartiles of a ratio; a dash where there was no such rival."""
+    if r.get(key) is None:
+        return "–"
+    low, high = r["quartiles"][key]
+    return f"{r[key]:.2f} [{low:.2f}–{high:.2f}]"
 
 
 def main() -> None:

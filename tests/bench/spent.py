@@ -2,9 +2,9 @@
 
 One run for each paper, of its own method, in the first table that has one: CPU seconds
 on one thread, by what they were spent on. With ``--rounds`` the first so many are
-measured and stand for all; start-up is counted once. A run before it imports what is
-imported late, and maps the data, as the first run of a sweep's worker does. The table
-is printed and written to ``spent.json`` beside this file.
+measured and stand for all; start-up is counted once. A run of one round before it maps
+the data, as the first run of a sweep's worker does; what is imported late is imported
+before. The table is printed and written to ``spent.json`` beside this file.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import sklearn.cluster  # noqa: F401  # methods import it when they first cluster
 import torch
 
 from fednb import backends, engines, experiment, federation, store

@@ -323,17 +323,18 @@ def measure_fedgwc(fed, state) -> dict[str, Any]:
     "Balanced accuracy" as the released code computes it, and the Rand index of Tables 4
     and 7.
     """
-    counts = fed.evaluate(state.theta, state.labels).confusion.cpu().numpy()
-    out = {
+    result = fed.evaluate(state.theta, experiment.serving(state))
+    clusters = experiment.clusters_of(state)
+    out = experiment.measure_models(result) | experiment.measure_clusters(fed, clusters)
+    counts = result.confusion.cpu().numpy()
+    out |= {
         "balanced_released": metrics.average(
             metrics.share_weighted_accuracy(counts, fed.truth.counts)
         )
     }
     if fed.truth.labels is not None:
-        out["rand"] = metrics.rand_index(
-            fed.truth.labels, getattr(state, "clusters", state.labels).numpy()
-        )
-    return experiment.measure(fed, state) | out
+        out["rand"] = metrics.rand_index(fed.truth.labels, clusters.numpy())
+    return out
 
 
 def measure_watch(fed, state) -> dict[str, Any]:
