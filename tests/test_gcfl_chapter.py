@@ -244,6 +244,19 @@ def test_sentences_of_the_paper_agree_with_its_tables():
         assert full - without == pytest.approx(drop)
 
 
+def test_the_chapter_quotes_the_papers_leads():
+    """Over the best rival of a cell, and over FedCCFA on CIFAR-10."""
+    paper = gcfl.figures.unlike(gcfl.figures.printed("2"))
+    level = 100 * paper.pivot_table("accuracy", gcfl.figures.CELL, "row")
+    rivals = level.drop(columns="GCFL")
+    equal = rivals.drop(columns=["FedProx", "FedEM", "CFL-GP", "FedCCFA"])
+    assert (level["GCFL"] - rivals.max(axis=1)).mean() == pytest.approx(0.4, abs=0.05)
+    assert len(equal.columns) == 7
+    assert (level["GCFL"] - equal.max(axis=1)).mean() == pytest.approx(0.5, abs=0.05)
+    lead = (level["GCFL"] - level["FedCCFA"])["cifar10"]
+    assert lead.round(1).to_dict() == {"Non-IID": 2.7, "Non-IID-ES": 1.1}
+
+
 def test_printed_rows_are_among_the_tasks():
     ours = {
         task.tags["row"]
