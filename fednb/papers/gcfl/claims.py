@@ -980,8 +980,8 @@ def on_the_shield(judged: Iterable[Claim]) -> str:
         f"there are {_to_a_tenth(collapses)} clusters more than without it, in the "
         f"paper {collapses.printed:+.1f}: {_said(collapses)}. It is worth "
         f"{_to_a_tenth(helps)} points of accuracy, in the paper {helps.printed:+.1f}: "
-        f"{_said(helps)}. That the shield matters *most* stays open: the other parts "
-        "were not taken away at that ζ."
+        f"{_said(helps)}. That the shield matters *most* stays open: masses "
+        "and places were not taken away at that ζ."
     )
 
 
