@@ -17,7 +17,7 @@ from ...methods import GCFL
 from ...similarity import attraction
 from .. import common
 from . import priors, theory
-from .tasks import CATEGORY, SETTINGS, TABLES
+from .tasks import CATEGORY, SCALES, SETTINGS, TABLES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +44,16 @@ WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
     25: "20 clients, 12 rounds of 25 steps (five epochs)",
     5: "20 clients, 20 rounds of 5 steps (one epoch)",
+}
+_more = SCALES["workstation"]
+AS_NEARER = (
+    f"{_more.clients[0]} clients of {_more.samples} samples, {_more.rounds} rounds of "
+    f"{_more.local.epochs} epochs"
+)
+OVER_ZETA = {  # rows of table ``epochs``: ζ, and what it is at that ζ
+    f"GCFL, ζ = {zeta:g}{ending}": (zeta, row)
+    for zeta in (ZETA, 0.3)
+    for row, ending in {"GCFL": "", "w/o shielding": ", w/o shielding"}.items()
 }
 WHAT = {  # a row: what it is here
     "FedAvg": "one model for all",
@@ -177,6 +187,27 @@ def crossed() -> DataFrame | None:
     return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)
 
 
+def nearer() -> DataFrame | None:
+    """Runs nearer to the paper, of table ``epochs``; None if not run yet.
+
+    They have five times the samples. GCFL with our ζ is called GCFL, as elsewhere.
+    """
+    runs = whole_seeds("epochs", "workstation")
+    if runs is None:
+        return None
+    return runs.assign(row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}))
+
+
+def nearer_over_zeta() -> DataFrame | None:
+    """GCFL of these runs at two ζ, with and without shield, in columns of `crossed`."""
+    runs = whole_seeds("epochs", "workstation")
+    if runs is None:
+        return None
+    runs = runs[runs["row"].isin(OVER_ZETA)]
+    zetas = [OVER_ZETA[row][0] for row in runs["row"]]
+    return runs.assign(zeta=zetas, row=[OVER_ZETA[row][1] for row in runs["row"]])
+
+
 def timed() -> DataFrame:
     """Table 4 and Figure 2: GCFL that clusters from the start, beside its rivals.
 
@@ -307,9 +338,14 @@ def number_table(heads: list[str], rows: list[list[str]], caption: str) -> table
     return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
 
 
-def board(runs: DataFrame, caption: str) -> tables.Table:
-    """What each row reaches and what it costs, means over all runs, best first."""
-    means = priors.beside(runs).groupby("row").mean(numeric_only=True)
+def board(runs: DataFrame, caption: str, majority: bool = True) -> tables.Table:
+    """What each row reaches and what it costs, means over all runs, best first.
+
+    ``majority`` adds the majority class, for the deals in which it has been scored.
+    """
+    if majority:
+        runs = priors.beside(runs)
+    means = runs.groupby("row").mean(numeric_only=True)
     means = means.sort_values("accuracy", ascending=False)
     shares = ("accuracy", "balanced_accuracy", "macro_f1", "late")
     rows = []
@@ -424,6 +460,28 @@ def other_laws() -> tables.Table:
         rows.append([f"{NAMES[dataset]}, {setting}", *cells, count])
     words = f"Accuracy in %, and how many clusters GCFL forms; {AS_SMALL[5]}, three "
     return number_table(["", *shown, "GCFL's clusters"], rows, f"{words}seeds.")
+
+
+def nearer_clusters() -> tables.Table:
+    """How many clusters GCFL finds with more data, by ζ and shield; the paper's last.
+
+    Call it only if `nearer_over_zeta` has runs.
+    """
+    runs = nearer_over_zeta()
+    assert runs is not None
+    shield = {"GCFL": "with shield", "w/o shielding": "without"}
+    ours = runs.pivot_table("clusters", ["zeta", "row"], CELL)
+    said = printed("5").pivot_table("clusters", "row", CELL)
+    rows = []
+    for zeta, row in ours.index:
+        cells = [f"{count:.1f}" for count in ours.loc[zeta, row]]
+        rows.append([f"ζ = {zeta:g}, {shield[row]}", *cells])
+    for row, words in shield.items():
+        cells = [f"{count:.1f}" for count in said.loc[row, ours.columns]]
+        rows.append([f"paper, {words}", *cells])
+    heads = [f"{NAMES[dataset]}, {setting}" for dataset, setting in ours.columns]
+    words = f"Clusters, means over rounds and {runs['seed'].nunique()} seeds"
+    return number_table(["", *heads], rows, f"{words}; {AS_NEARER}.")
 
 
 def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
@@ -570,7 +628,18 @@ def forest(panels: Mapping[str, Lines], xlabel: str, across: int = 2) -> Figure:
 def table2_leads(steps: int = 25) -> Figure:
     """How far GCFL is ahead of each row: setting by metric, the paper's lead beside."""
     runs = unlike(small_scale(steps))
-    runs = runs[~runs["row"].isin(_ablations())]
+    return _leads_by_setting(runs[~runs["row"].isin(_ablations())])
+
+
+def nearer_leads() -> Figure:
+    """The same with more data; call it only if `nearer` has runs."""
+    runs = nearer()
+    assert runs is not None
+    without = [name for name, (_, row) in OVER_ZETA.items() if row != "GCFL"]
+    return _leads_by_setting(runs[~runs["row"].isin(without)])
+
+
+def _leads_by_setting(runs: DataFrame) -> Figure:
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
     panels: dict[str, Lines] = {}
     for value in ("accuracy", "balanced_accuracy"):
@@ -692,7 +761,7 @@ def _line_look(row: str) -> dict[str, Any]:
 
 
 def shield_over_zeta() -> Figure | None:
-    """Clusters over ζ with and without shield, from records; None if not run yet."""
+    """Clusters over ζ, whole and without a part, from records; None if not run yet."""
     from matplotlib.figure import Figure as Canvas
 
     runs = crossed()
@@ -704,14 +773,14 @@ def shield_over_zeta() -> Figure | None:
     said = printed("5").set_index([*CELL, "row"])["clusters"]
     cells = runs.groupby(CELL, sort=False)
     for ax, (cell, own) in zip(axes, cells, strict=True):
-        for i, row in enumerate(("GCFL", "w/o shielding")):
+        for i, row in enumerate(own["row"].unique()):
             means = own[own["row"] == row].groupby("zeta")["clusters"].mean()
-            ax.plot(means.index, means, "os"[i] + "-", label=row)
+            ax.plot(means.index, means, "os^"[i] + "-", label=PARTS.get(row, row))
             ax.axhline(said[(*cell, row)], color=plots.COLOURS[i], linestyle=":")
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xscale="log", xlabel="ζ")
     axes[0].set_ylabel("clusters (dotted: paper)")
     handles, labels = axes[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=2)
+    fig.legend(handles, labels, loc="outside upper center", ncols=3)
     return fig
 
 
