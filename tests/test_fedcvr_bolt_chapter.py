@@ -513,7 +513,8 @@ def test_a_rival_that_errs_much_less_than_in_the_paper_has_no_printed_lead():
     assert outgrown(runs, row, "mnist")
     assert not outgrown(runs.assign(accuracy=0.84), row, "mnist")
     assert not outgrown(runs.assign(row="FedProx"), "FedProx", "mnist")  # no cell
-    judged = {claim.statement: claim for claim in fedcvr_bolt.figures.verdicts()}
+    laptop = fedcvr_bolt.claims.more_accurate(fedcvr_bolt.figures.images(), {})
+    judged = {claim.statement: claim for claim in laptop}
     assert judged[f"MNIST: more accurate than {row}"].printed is None
     assert judged["MNIST: more accurate than FedAvg"].printed is not None
     assert judged["MNIST: more accurate than FeSEM"].verdict == "not testable"
@@ -626,12 +627,44 @@ def test_headlines_are_claims_and_keep_their_order():
 
 
 def test_the_sentence_about_images_counts_every_claim_about_mnist_once():
-    judged = [claim for claim in fedcvr_bolt.figures.verdicts() if not claim.ours]
+    """At the scale of each: here three at the paper's, the others at laptop scale."""
+    laptop = fedcvr_bolt.figures.images()
+    own = {"mnist": own_runs("mnist")}
+    judged = [
+        *fedcvr_bolt.claims.more_accurate(laptop, own),
+        *fedcvr_bolt.claims.best_kernel(laptop),
+    ]
     words = fedcvr_bolt.figures.said_of_images(judged)
-    pattern = r"(\d+) claims; number that hold: (\d+), fail: (\d+), are open: (\d+)"
-    every, *parts = map(int, re.search(pattern, words).groups())
-    assert every == sum(parts) > 3
-    assert "CIFAR-100 cannot be judged here" in words
+    pattern = (
+        r"On MNIST \((.+?), (\d+) seeds\) we judge (\d+) claims; "
+        r"number that hold: (\d+), fail: (\d+), are open: (\d+)"
+    )
+    found = re.findall(pattern, words)
+    assert [(scale, seeds, every) for scale, seeds, every, *_ in found] == [
+        ("the paper's scale", "10", "3"),
+        ("laptop scale", "3", "5"),
+    ]
+    for _, _, every, *parts in found:
+        assert int(every) == sum(map(int, parts))
+    assert "CIFAR-100, more accurate than all six: not testable." in words
+
+
+def test_the_words_on_mnist_are_those_of_its_two_claims():
+    Claim = fedcvr_bolt.claims.Claim
+    Interval = fedcvr_bolt.claims.Interval
+    how = {"where": "here", "replicates": "10 seeds", "scale": "the paper's scale"}
+    judged = [
+        Claim(
+            "MNIST: more accurate than FedAvg", interval=Interval(2.0, 1.0, 3.0), **how
+        ),
+        Claim(
+            "MNIST: the score adds accuracy", interval=Interval(-0.5, -1.0, 0.5), **how
+        ),
+    ]
+    words = fedcvr_bolt.figures.mnist_in_words(judged)
+    assert "On MNIST (the paper's scale, 10 seeds)" in words
+    assert "FedAvg's is +2.0 points (+1.0 to +3.0): *holds*" in words
+    assert "score, -0.5 points (-1.0 to +0.5): *open*" in words
 
 
 @pytest.mark.parametrize("row", ["FedCVR-Bolt as released", "FedCVR-Bolt corrected"])
@@ -669,6 +702,8 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert fedcvr_bolt.figures.own_scale("mnist") is None
+    assert fedcvr_bolt.figures.own_differences() == {}
+    assert "at the paper's scale" not in fedcvr_bolt.figures.scale_of_runs()
     for task in [*first, second[0]]:
         store.append(folder / "mnist_paper.json", task.record())
     frame = fedcvr_bolt.figures.own_scale("mnist")
@@ -676,3 +711,19 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     assert frame["unrest"].gt(0).all()
     groups = fedcvr_bolt.figures.recorded_groups("mnist")
     assert list(groups) == [0] and groups[0].rounds == [5]
+    (panel,) = fedcvr_bolt.figures.own_differences().items()
+    assert panel[0] == "MNIST, 1 seed" and list(panel[1]["row"]) == [rows[1]]
+    assert "MNIST at the paper's scale: 1 seed." in fedcvr_bolt.figures.scale_of_runs()
+    measured = fedcvr_bolt.figures.mnist_measures()
+    assert "MNIST, the paper's scale, mean of 1 seed." in measured.text
+    assert all(f"\n{row}\n" in measured.text for row in rows)
+
+
+def test_measures_say_which_of_them_are_of_the_last_round():
+    """Records at laptop scale have no curves of balanced accuracy and macro-F1."""
+    frame = fedcvr_bolt.figures.mnist()
+    measured = fedcvr_bolt.figures.mnist_measures().text
+    curves = "balanced_accuracy" in frame["course"].iloc[0]
+    assert ("are those of the last round" in measured) == (not curves)
+    mean = frame.loc[frame["row"] == "FedAvg", "accuracy"].mean()
+    assert f"FedAvg\n  accuracy, %: {100 * mean:.1f}\n" in measured

@@ -36,7 +36,7 @@ import numpy as np
 from ... import tables
 from ...claims import Claim, Interval, effect, exactly, mean_of
 from . import figures, theory
-from .figures import BOLT, CORRECTED, PICK, RIVALS, SHUFFLED, TURNS
+from .figures import BOLT, CORRECTED, PICK, RIVALS, SHUFFLED, TURNS, seeds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -122,11 +122,6 @@ def jointly(interval: Interval, together: int, runs: int) -> Interval:
     usual = t.ppf(0.975, runs - 1)
     wider = float(t.ppf(1 - 0.025 / together, runs - 1) / usual)
     return Interval(mean, mean - wider * (mean - low), mean + wider * (high - mean))
-
-
-def seeds(frame: DataFrame) -> str:
-    """Over what an interval is, in words."""
-    return f"{frame['seed'].nunique()} seeds"
 
 
 # --- Table 1 --------------------------------------------------------------------------
