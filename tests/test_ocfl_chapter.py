@@ -533,11 +533,13 @@ def test_claims_take_in_whatever_long_runs_there_are(names, monkeypatch):
     assert ("3 epochs" in rivals.scale) == (names == ALL_LONG)
     maps = judged["Personal models give more meaningful explanations"]
     assert (maps.interval is not None) == bool(names)
+    said = ocfl.claims.about_explanations([*judged.values()])
+    assert (maps.verdict in said) == ("do not judge" not in said) == bool(names)
     assert (ocfl.claims.BEFORE_PERSONAL in judged) == (names == ALL_LONG)
     both = ocfl.claims.at_two_scales("Both")
     assert len(both) == bool(names)
     for shown in both:
-        assert f"Three epochs: {' and '.join(names)}, three seeds, 400" in shown.text
+        assert f"Three epochs: {' and '.join(names)}; three seeds; 400" in shown.text
         assert rivals.statement in shown.text and "nan" not in shown.text
     paper = [claim for claim in judged.values() if not claim.ours]
     assert ("3 epochs" in ocfl.claims.table(paper, "All").text) == (
