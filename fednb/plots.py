@@ -328,6 +328,7 @@ def dots(
     columns: str,
     value: str,
     ours_name: str = "ours",
+    theirs: str = "paper",
     across: int | None = None,
 ) -> Figure:
     """Draw the paper's numbers beside ours.
@@ -338,7 +339,8 @@ def dots(
     ``ours`` has a line per run with the tags ``rows`` and ``columns`` and the metric
     ``value``; ``paper`` one per cell. A dot is our mean, a thin bar goes from our least
     to our greatest run, a diamond is the paper's number. Several scales of ours: give
-    ``ours_name`` as the name of a column that tells them apart.
+    ``ours_name`` as the name of a column that tells them apart. ``theirs`` names the
+    diamonds.
     """
     from matplotlib.figure import Figure
 
@@ -372,28 +374,26 @@ def dots(
                     ends = [runs.min(), runs.max()]
                     ax.plot(ends, [at, at], color=COLOURS[s], linewidth=1.2)
                     ax.plot(runs.mean(), at, MARKERS[s], color=COLOURS[s], ms=6)
-        theirs = paper[paper[columns] == panel]
+        printed = paper[paper[columns] == panel]
         for place, name in enumerate(names):
-            for x in theirs.loc[theirs[rows] == name, value].dropna():
+            for x in printed.loc[printed[rows] == name, value].dropna():
                 ax.plot(x, place, "D", mfc="none", mec=INK, ms=6)
         ax.set_title(str(panel))
         ax.set_xlabel(NAMES.get(value, value))
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].invert_yaxis()
-    _dots_legend(fig, scales)
+    _dots_legend(fig, scales, theirs)
     return fig
 
 
-def _dots_legend(fig: Figure, scales: Sequence[str]) -> None:
+def _dots_legend(fig: Figure, scales: Sequence[str], theirs: str) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=COLOURS[s], marker=MARKERS[s], label=str(scale))
         for s, scale in enumerate(scales)
     ]
-    handles.append(
-        Line2D([], [], ls="", marker="D", mfc="none", mec=INK, label="paper")
-    )
+    handles.append(Line2D([], [], ls="", marker="D", mfc="none", mec=INK, label=theirs))
     fig.legend(handles=handles, ncols=len(handles), loc="outside upper center")
 
 

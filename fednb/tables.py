@@ -304,6 +304,7 @@ def beside(
     percent: bool = True,
     best: Callable | None = max,
     digits: int = 2,
+    theirs: str = "paper",
 ) -> Table:
     """The paper's mean ± std and below it ours, in a grid of tags.
 
@@ -311,8 +312,9 @@ def beside(
     same tag columns, ``value``, and ``<value>_std`` where there is one, in the units of
     ``frame``; with ``percent`` both are shares, and shown times 100. What only one side
     has gets a dash on the other. Rows and columns come in the frame's order, then the
-    paper's. Our best of a column is bold; ``best=min`` where less is better. The
-    caption goes on by itself with profile, seeds and data.
+    paper's. Our best of a column is bold; ``best=min`` where less is better.
+    ``theirs`` names the other side. The caption goes on by itself with profile, seeds
+    and data.
     """
     by = [*rows, *columns]
     names = [value, f"{value}_std"]
@@ -340,11 +342,11 @@ def beside(
         key: (scale * line["mean"], scale * line["std"])
         for key, line in _keyed(means, by).items()
     }
-    theirs = {
+    printed = {
         key: tuple(scale * line.get(name, nan) for name in names)
         for key, line in _keyed(paper, by).items()
     }
-    grid = _grid(ours, theirs, rows, columns, best, digits)
+    grid = _grid(ours, printed, rows, columns, best, digits, theirs)
     bold = ""
     if best is not None:
         bold = "; bold: our best per column"
@@ -356,23 +358,24 @@ def beside(
 
 def _grid(
     ours: dict,
-    theirs: dict,
+    printed: dict,
     rows: Sequence,
     columns: Sequence,
     best: Callable | None,
     digits: int,
+    theirs: str,
 ) -> DataFrame:
-    """Cells as text, two lines for each row: the paper's and ours.
+    """Cells as text, two lines for each row: the paper's, named ``theirs``, and ours.
 
     Our best of a column stands between double stars.
     """
     import pandas as pd
 
-    keys = [*ours, *theirs]
+    keys = [*ours, *printed]
     cells = {}
     left = _ordered(key[: len(rows)] for key in keys)
     for column in _ordered(key[len(rows) :] for key in keys):
-        in_paper = [theirs.get(row + column, (nan, nan)) for row in left]
+        in_paper = [printed.get(row + column, (nan, nan)) for row in left]
         in_ours = [ours.get(row + column, (nan, nan)) for row in left]
         known = [round(mean, digits) for mean, _ in in_ours if not isnan(mean)]
         first = nan
@@ -386,7 +389,7 @@ def _grid(
                 text = f"**{text}**"
             texts.append(text)
         cells[_head(columns, column)] = texts
-    index = [(*map(str, key), source) for key in left for source in ("paper", "ours")]
+    index = [(*map(str, key), source) for key in left for source in (theirs, "ours")]
     return pd.DataFrame(
         [*zip(*cells.values(), strict=True)],
         pd.MultiIndex.from_tuples(index, names=[*rows, "source"]),

@@ -208,6 +208,9 @@ def test_dots_show_the_paper_and_every_scale():
     drawn = [(*line.get_xdata(),) for line in left.lines if line.get_marker() != "None"]
     assert drawn == [(0.2,), (0.3,), (0.3,), (0.6,)]
     assert right.get_title() == "y"
+    fig = plots.dots(ours, paper, theirs="archive", **how)
+    names = [text.get_text() for text in fig.legends[0].get_texts()]
+    assert names == ["ours", "archive"]
 
 
 def test_the_interval_of_a_mean_is_scipys():

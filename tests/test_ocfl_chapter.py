@@ -452,23 +452,37 @@ def test_a_threshold_is_tuned_on_other_seeds():
     assert found.to_dict() == {("SCL", 0): 0.5, ("BCL", 0): 0.2, ("BCL", 1): 0.2}
 
 
-@pytest.mark.parametrize("ready", [set(), {0}, {0, 2}])
+@pytest.mark.parametrize(
+    "ready",
+    [
+        {},
+        {"mnist": {0}},
+        {"cifar10": {0, 2}},
+        {"mnist": {0, 1, 2}, "fashion_mnist": {1}},
+        dict.fromkeys(ocfl.tasks.LOCAL_WORK, {0, 1, 2}),
+    ],
+    ids=str,
+)
 def test_runs_of_more_local_work_count_in_whole_seeds(ready, monkeypatch):
-    """A seed counts if all its runs are there, on all data sets."""
+    """Each data set counts alone, with the seeds of which all its runs are there."""
     figures = ocfl.figures
-    runs = [
-        task
-        for name in ocfl.tasks.LOCAL_WORK
-        for task in ocfl.tasks.TABLES[f"local_work_{name}"]("workstation")
-    ]
-    spare = [task for task in runs if task.seed == 1][:-1]  # all but one of seed 1
-    done = {task.key: {} for task in runs if task.seed in ready}
-    done |= {task.key: {} for task in spare}
+    done = {}
+    for name in ocfl.tasks.LOCAL_WORK:
+        tasks = ocfl.tasks.TABLES[f"local_work_{name}"]("workstation")
+        for seed in range(3):
+            own = [task for task in tasks if task.seed == seed]
+            if seed not in ready.get(name, ()):
+                own = own[:-1]  # all but one
+            done |= {task.key: {} for task in own}
 
     def read(tasks, path):
         rows = ["BCL", "OCFL-HDB"]
         return pd.DataFrame(
-            [{"seed": t.seed, "row": row, "ari": 1.0} for t in tasks for row in rows]
+            [
+                {"data": t.dataset, "seed": t.seed, "row": row, "ari": 1.0}
+                for t in tasks
+                for row in rows
+            ]
         )
 
     monkeypatch.setattr(figures.tables, "by_key", lambda path: done)
@@ -477,9 +491,94 @@ def test_runs_of_more_local_work_count_in_whole_seeds(ready, monkeypatch):
     found = figures.local_work.__wrapped__()
     if not ready:
         assert found is None
-    else:
-        assert set(found[0]["seed"]) == set(found[1]["seed"]) == ready
-        assert len(found[0]) == 2 * 12 * len(ready)
+        return
+    for frame in found:
+        seeds = frame.groupby("data")["seed"].agg(set).to_dict()
+        assert seeds == ready
+        assert len(frame) == sum(2 * 4 * len(own) for own in ready.values())
+
+
+DETAILS = [
+    f"{kind}{mode}_normalised"
+    for kind in ("insertion", "deletion")
+    for mode in ("", "_out", "_server")
+]
+
+
+def as_if_long(*names):
+    """Short runs of some data sets, with what only the long ones have."""
+    looks, arms = ocfl.figures.looks(), ocfl.figures.all_arms()
+    looks, arms = (
+        frame[(frame["clients"] == 15) & frame["data"].isin(names)]
+        for frame in (looks, arms)
+    )
+    arms = arms[arms["row"] != "BCL as released"]
+    before = arms[arms["row"] == "OCFL-HDB"].assign(row=ocfl.claims.BEFORE)
+    arms = pd.concat([arms, before], ignore_index=True)
+    more = {name: 0.5 for name in [*DETAILS, "insertion_out", "deletion_out"]}
+    return looks.reset_index(drop=True), arms.assign(**more)
+
+
+ALL_LONG = ("MNIST", "FMNIST", "CIFAR-10")
+
+
+@pytest.mark.parametrize(
+    "names", [(), *((name,) for name in ALL_LONG), ALL_LONG[::2], ALL_LONG], ids=str
+)
+def test_claims_take_in_whatever_long_runs_there_are(names, monkeypatch):
+    long = as_if_long(*names) if names else None
+    monkeypatch.setattr(ocfl.figures, "local_work", lambda: long)
+    judged = {claim.statement: claim for claim in ocfl.claims.claims()}
+    rivals = judged["Finds the groups better than SCL (CFL)"]
+    assert ("3 epochs" in rivals.scale) == (names == ALL_LONG)
+    maps = judged["Personal models give more meaningful explanations"]
+    assert (maps.interval is not None) == bool(names)
+    said = ocfl.claims.about_explanations([*judged.values()])
+    assert (maps.verdict in said) == ("do not judge" not in said) == bool(names)
+    assert (ocfl.claims.BEFORE_PERSONAL in judged) == (names == ALL_LONG)
+    both = ocfl.claims.at_two_scales("Both")
+    assert len(both) == bool(names)
+    for shown in both:
+        assert f"Three epochs: {' and '.join(names)}; three seeds; 400" in shown.text
+        assert rivals.statement in shown.text and "nan" not in shown.text
+    paper = [claim for claim in judged.values() if not claim.ours]
+    assert ("3 epochs" in ocfl.claims.table(paper, "All").text) == (
+        bool(names) and names != ALL_LONG  # else the caption tells the scale of all
+    )
+
+
+def test_a_run_that_never_splits_is_judged_too(monkeypatch):
+    looks, arms = as_if_long("CIFAR-10")
+    arms = arms.assign(clusters=1)
+    monkeypatch.setattr(
+        ocfl.figures, "local_work", lambda: (looks.assign(fires=np.nan), arms)
+    )
+    mine = ocfl.claims.long_runs()
+    judged = ocfl.claims.judged_on(mine, mine)
+    of = {claim.statement: claim for claim in judged}
+    late = of["The split comes within the first three rounds"]
+    assert late.interval.mean == 3.5 - 13 and late.verdict == "fails"
+    for words in (
+        "General knowledge is at most slightly below SCL’s",
+        "Splits made by round three find the groups",
+    ):
+        assert of[words].verdict == "not testable"
+    assert ocfl.claims.at_two_scales("Both")
+
+
+def test_seeds_are_counted_in_words():
+    one = pd.DataFrame({"data": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1]})
+    assert ocfl.claims.how_many_seeds(one) == "two seeds"
+    assert ocfl.claims.how_many_seeds(one[:3]) == "1 to 2 seeds"
+    assert ocfl.claims.how_many_seeds(one[:1]) == "one seed"
+
+
+def test_the_places_of_a_split_are_averaged():
+    looks = scenario(
+        round=[1, 2, 3, 4], fires=3.0, ari=[0.1, 0.2, 0.3, 0.4], row="OCFL-KM"
+    )
+    table = ocfl.figures.by_place(looks, ["OCFL-KM"])
+    assert table.loc["OCFL-KM"].tolist() == [0.1, 0.2, 0.3, 0.4, 0.4]
 
 
 def test_the_first_screen_shows_claims_that_are_judged():

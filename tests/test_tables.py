@@ -322,6 +322,11 @@ def test_beside_puts_every_number_in_its_cell():
     ]
 
 
+def test_the_other_side_can_have_another_name():
+    for text in (shown(theirs="archive").text, shown(theirs="archive").html):
+        assert "archive" in text and "paper" not in text
+
+
 def test_beside_groups_headers_over_rows_and_columns():
     table = shown(
         rows=["K", "row"],

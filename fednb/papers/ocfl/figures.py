@@ -292,6 +292,42 @@ def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
     return fig
 
 
+def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """Mean ARI of each clusterer if the split is made in round 1, around the trigger,
+    or in the last round.
+    """
+    import pandas as pd
+
+    found = looks[looks["row"].isin(rows)]
+    after = found["round"] - found["fires"]
+    places = {
+        "round 1": found["round"] == 1,
+        "before the trigger": after == -1,
+        "at the trigger": after == 0,
+        "after it": after == 1,
+        "last round": found["round"] == found["round"].max(),
+    }
+    means = {
+        name: found[at].groupby("row")["ari"].mean() for name, at in places.items()
+    }
+    return pd.DataFrame(means).loc[list(rows)].rename_axis("clusterer")
+
+
+def detailed_areas(arms_: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """Mean areas in the three modes of Algorithm 2, plain and normalised per image.
+
+    For runs whose records have them (``detailed``); one cluster has no others.
+    """
+    marks = {"own": "", "other clusters’": "_out", "the server’s": "_server"}
+    columns = {}
+    for images, mark in marks.items():
+        for kind in ("insertion", "deletion"):
+            columns[f"{kind}{mark}"] = f"{kind}, {images}"
+            columns[f"{kind}{mark}_normalised"] = f"{kind}, {images}, normalised"
+    means = arms_.groupby("row")[[*columns]].mean().loc[list(rows)]
+    return means.rename(columns=columns).rename_axis("model")
+
+
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
     """Figure 2: from GF1 to PF1 for each method, a panel for each data set.
 
@@ -473,14 +509,19 @@ def dots(ours: DataFrame, theirs: DataFrame) -> Figure:
     from ...plots import dots as paper_and_ours
 
     sides = [frame.rename(columns={"ari": "ARI"}) for frame in (ours, theirs)]
-    fig = paper_and_ours(*sides, rows="row", columns="data", value="ARI", across=3)
-    fig.legends[0].get_texts()[-1].set_text("archive, end of run")
-    return fig
+    return paper_and_ours(
+        *sides,
+        rows="row",
+        columns="data",
+        value="ARI",
+        theirs="archive, end of run",
+        across=3,
+    )
 
 
 def beside(ours: DataFrame, theirs: DataFrame, caption: str) -> tables.Table:
     """Table 1: the ARI of the archive at the end of a run and below it ours."""
-    shown = tables.beside(
+    return tables.beside(
         ours,
         theirs,
         rows=["data", "row"],
@@ -489,9 +530,8 @@ def beside(ours: DataFrame, theirs: DataFrame, caption: str) -> tables.Table:
         caption=caption,
         percent=False,
         best=None,
+        theirs="archive",
     )
-    html = shown.html.replace(">paper<", ">archive<")
-    return tables.Table(html, shown.text.replace(" paper ", " archive "))
 
 
 # --- what can be tried in a minute ---
@@ -724,29 +764,31 @@ def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
 def local_work() -> tuple[DataFrame, DataFrame] | None:
     """`every_round` and `side_by_side` of the runs with three epochs a round.
 
-    Only seeds whose runs are there on all data sets; None if there is none yet. FL+HC
-    has the threshold that is best on the other seeds, see `tuned`.
+    A data set counts with the seeds of which all its runs are there; None if there is
+    no such seed yet. FL+HC has the threshold that is best on the other seeds, see
+    `tuned`.
     """
     import pandas as pd
 
-    folder = common.results("ocfl")
-    names = [f"local_work_{name}" for name in LOCAL_WORK]
-    runs = {name: TABLES[name]("workstation") for name in names}
-    missing = set()
-    for name, own in runs.items():
-        done = tables.by_key(folder / f"{name}.json")
-        missing |= {task.seed for task in own if task.key not in done}
-    parts = []
-    for reader in (every_round, side_by_side):
-        frames = []
-        for name, own in runs.items():
-            whole = [task for task in own if task.seed not in missing]
-            if whole:
-                frames.append(reader(whole, folder / f"{name}.json"))
-        if not frames:
-            return None
-        parts.append(pd.concat(frames, ignore_index=True).replace({"data": SHOWN}))
-    return parts[0], tuned(parts[1])
+    rounds = []
+    ends = []
+    for name in LOCAL_WORK:
+        table = f"local_work_{name}"
+        path = common.results("ocfl") / f"{table}.json"
+        done = tables.by_key(path)
+        own = TABLES[table]("workstation")
+        missing = {task.seed for task in own if task.key not in done}
+        whole = [task for task in own if task.seed not in missing]
+        if whole:
+            rounds.append(every_round(whole, path))
+            ends.append(side_by_side(whole, path))
+    if not rounds:
+        return None
+    looked, arms_ = (
+        pd.concat(frames, ignore_index=True).replace({"data": SHOWN})
+        for frames in (rounds, ends)
+    )
+    return looked, tuned(arms_)
 
 
 def tuned(arms_: DataFrame) -> DataFrame:
