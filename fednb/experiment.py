@@ -545,8 +545,8 @@ class Task:
     def describe_run(self, history: History, fed: Federation) -> dict[str, Any]:
         """The record of a run of this task that was done elsewhere, by hand say."""
         dataset = self.load()
-        elsewhere = ("round", "client_updates", "bytes", "events", "seconds")
-        elsewhere += ("server_seconds",)
+        elsewhere = {"round", "client_updates", "bytes", "events"}
+        elsewhere |= {"seconds", "server_seconds"}
         final = {k: v for k, v in history.final.items() if k not in elsewhere}
         curves = {}
         if self.curves:

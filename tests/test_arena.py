@@ -638,6 +638,20 @@ def test_the_short_answer_names_who_is_best_and_how_surely():
     assert "points over FedAvg: +5.0 to +5.0\n" in table
 
 
+def test_labels_of_neighbours_stand_apart():
+    heights = figures._apart(np.array([1.0, 1.0, 9.0]), np.array([5.0, 5.1, 5.05]))
+    assert heights[1] >= heights[0] + 0.9 and heights[2] == 5.05
+
+
+def test_gains_over_fedavg_are_tested_for_the_named_methods_only():
+    frame = pretended()
+    frame.loc[frame["row"] == "GCFL", "accuracy"] = 0.95
+    table = figures.against_table(frame).text
+    assert "corrected by Holm for 11 methods" in table
+    best = table.split("\nGCFL\n")[1].split("\n")[:3]
+    assert best[1].endswith("10 of 10") and best[2].endswith(": 0.021")
+
+
 def test_the_table_of_costs_compares_with_fedavg():
     frame = pretended()
     frame.loc[frame["row"] == "IFCA", "bytes"] = 3 * 2.0e7
