@@ -326,11 +326,19 @@ def stored(table: str, last: int = 1) -> DataFrame:
 
 
 def own_scale(table: str) -> DataFrame | None:
-    """The runs of ``emnist`` or ``cifar100_long``, whole seeds only; None if none."""
+    """The runs of a larger table, whole seeds only; None if there are none.
+
+    Metrics are means over the last three evaluations; clusters and client updates are
+    those at the end.
+    """
     made = _whole_seeds(table)
     if not made:
         return None
-    return common.read("fedgwc", table, made, last=3)
+    runs = common.read("fedgwc", table, made, last=3)
+    at_the_end = common.read("fedgwc", table, made)
+    for count in COUNTS:
+        runs[count] = at_the_end[count]
+    return runs
 
 
 def _whole_seeds(table: str) -> list[Task]:
@@ -344,33 +352,47 @@ def _whole_seeds(table: str) -> list[Task]:
     return [task for task in wanted if task.seed not in missing]
 
 
-LARGER = {  # table -> what it is
-    "emnist": "EMNIST, 400 clients, 3,000 rounds (Table 1)",
-    "cifar100_long": "CIFAR-100, 100 clients, 10,000 rounds (Table 1)",
-    "k_min": "CIFAR-100, 30 clients, 480 rounds, other least sizes",
+LARGER = {  # table -> what it is, and the data set of the paper's Table 1
+    "emnist": ("EMNIST, 400 clients, 40 a round, 3,000 rounds", "femnist"),
+    "cifar100_long": ("CIFAR-100, 100 clients, 10 a round, 10,000 rounds", "cifar100"),
+    "k_min": ("CIFAR-100, 30 clients, 6 a round, 480 rounds; least sizes", ""),
 }
 
 
-def larger_runs() -> DataFrame | str:
-    """The larger runs that are in, by table and row; words if there are none."""
+def larger_runs() -> DataFrame | None:
+    """Table 1 in the larger runs, ours beside the paper's; None if there are none.
+
+    Ours are means over seeds. A dash is a number that does not exist.
+    """
     import pandas as pd
 
+    paper = printed("1").query("aggregator == 'FedAvg'").set_index(["dataset", "row"])
+    shown = {  # metric -> head, unit, digits
+        VALUE: ("balanced", 100, "{:.1f}"),
+        "was": ("WAS", 1, "{:z.2f}"),
+        "wadb": ("WADB", 1, "{:.2f}"),
+        "clusters": ("clusters", 1, "{:.1f}"),
+    }
     lines = {}
-    for table, name in LARGER.items():
+    for table, (name, dataset) in LARGER.items():
         runs = own_scale(table)
         if runs is None:
             continue
-        means = runs.groupby("row", sort=False)[[VALUE, "client_updates", "clusters"]]
-        for row, line in means.mean().iterrows():
-            lines[name, row] = {
-                "balanced": f"{100 * line[VALUE]:.1f}",
-                "client updates": f"{line['client_updates']:,.0f}",
-                "clusters at the end": f"{line['clusters']:.1f}",
-                "seeds": str(runs["seed"].nunique()),
-            }
+        for row, own in runs.groupby("row", sort=False):
+            same = (dataset, str(row).split(" (")[0])  # "IFCA (5)" is IFCA there
+            line = {}
+            for metric, (head, unit, digits) in shown.items():
+                theirs = np.nan
+                if same in paper.index:
+                    theirs = unit * paper.loc[same, metric]
+                line[f"{head}, paper"] = digits.format(theirs)
+                line[f"{head}, ours"] = digits.format(unit * own[metric].mean())
+            line["client updates"] = f"{own['client_updates'].mean():,.0f}"
+            line["seeds"] = str(own["seed"].nunique())
+            lines[name, row] = line
     if not lines:
-        return f"not in yet: {'; '.join(LARGER.values())}"
-    return pd.DataFrame(lines).T
+        return None
+    return pd.DataFrame(lines).T.replace("nan", "–")
 
 
 def looks() -> DataFrame | None:
@@ -402,7 +424,8 @@ def looks() -> DataFrame | None:
             for score in ("was", "wadb"):
                 line[score] = final.get(f"{score}_{r}", np.nan)
             lines.append(line)
-    return pd.DataFrame(lines)
+    scores = {"rand": float, "was": float, "wadb": float}  # None in a record is nan
+    return pd.DataFrame(lines).astype(scores)
 
 
 def looked_rivals() -> DataFrame | None:
@@ -447,7 +470,8 @@ def played_looks() -> DataFrame:
 def draw_looks(runs: DataFrame) -> Figure:
     """When each rule looks in vain (rings), when it splits (dots), and what it finds.
 
-    The legend names what there is to see.
+    The legend names what there is to see. The words at the end of a line are about the
+    first split: see `first_splits`.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -456,33 +480,51 @@ def draw_looks(runs: DataFrame) -> Figure:
     style()
     settings = list(dict.fromkeys(runs["setting"]))
     names = list(dict.fromkeys(runs["rule"]))
-    height = 0.9 + 0.34 * len(names)
-    fig = Canvas(figsize=(9.4, height * len(settings)))
+    height = 0.7 + 0.28 * len(names)
+    fig = Canvas(figsize=(9.4, 0.4 + height * len(settings)))
     axes = fig.subplots(len(settings), 1, squeeze=False, sharex=True)[:, 0]
     for ax, setting in zip(axes, settings, strict=True):
         own = runs[runs["setting"] == setting]
         for line in own.itertuples():
-            y = names.index(line.rule) + 0.16 * (line.seed - own["seed"].mean())
+            y = names.index(line.rule) + 0.22 * (line.seed - own["seed"].mean())
             vain = [t for t, clusters, _ in line.looks if clusters == 1]
-            split = [look for look in line.looks if look[1] > 1]
-            ring = {"mfc": "none", "mec": "0.5", "ms": 5, "ls": ""}
+            split = [t for t, clusters, _ in line.looks if clusters > 1]
+            ring = {"mfc": "none", "mec": "0.5", "ms": 4, "ls": ""}
+            dot = {"color": COLOURS[0], "ms": 4, "ls": ""}
             for at, look, name in (
                 (vain, ring, "a look without a split"),
-                ([t for t, *_ in split], {"color": COLOURS[0], "ls": ""}, "a split"),
+                (split, dot, "a split"),
             ):
                 if at:
                     ax.plot(at, [y] * len(at), "o", label=name, **look)
-            for t, clusters, rand in split[:1]:
-                words = f"  {clusters} clusters, Rand {rand:.2f}"
-                ax.text(t, y, words, va="center", fontsize=8)
+        for rule, same in own.groupby("rule"):
+            beside = ax.get_yaxis_transform()  # x in shares of the panel, y in lines
+            place = (1.01, names.index(rule))
+            words = first_splits(same)
+            ax.text(*place, words, va="center", fontsize=8, transform=beside)
         ax.set_yticks(range(len(names)), names, fontsize=8.5)
         ax.set(ylim=(len(names) - 0.5, -0.5))
         ax.set_title(setting, loc="left")
     axes[-1].set(xlabel="round", xlim=(0, 1800))
-    handles, labels = axes[0].get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    fig.legend(once.values(), once.keys(), loc="outside lower center", ncols=2)
+    once: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        once |= dict(zip(labels, handles, strict=True))
+    fig.legend([*once.values()], [*once], loc="outside lower center", ncols=2)
     return fig
+
+
+def first_splits(runs: DataFrame) -> str:
+    """How many runs of a rule split, and the mean Rand index of their first splits."""
+    made = runs[runs["split"] > 0]
+    if len(runs) == 1 and len(made):
+        first = next(look for look in runs["looks"].iloc[0] if look[1] > 1)
+        words = f"{first[1]} clusters"
+    else:
+        words = f"{len(made)} of {len(runs)} split"
+    if made["rand"].notna().any():
+        words += f", Rand {made['rand'].mean():.2f}"
+    return words
 
 
 def recorded_first_looks() -> list[dict[str, Any]]:
