@@ -87,7 +87,7 @@ def dense_gradients(
 
     @torch.no_grad()
     def loss_and_gradients(x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-        inputs = []  # of each layer
+        inputs: list[Tensor] = []  # of each layer
         z = x.flatten(1)
         for weight, bias in zip(weights, biases, strict=True):
             if inputs:

@@ -52,8 +52,8 @@ def compare(
     Without ``lr`` the rate is chosen on validation samples, as for everybody else:
     sweep other settings by calling with other methods.
 
-    ``results`` is the folder with ``ranking.json``, by default the book's. If the file
-    is not there, only our runs are returned.
+    ``results`` is the folder with ``ranking.json``, by default the book's. If it has
+    no runs of this world and profile, only ours are returned.
     """
     import pandas as pd
 
@@ -144,9 +144,11 @@ def _differences(
     import pandas as pd
 
     path = results / "ranking.json"
-    if not path.exists():
-        return pd.DataFrame(columns=["row", "gain", "low", "high", "ahead", "seeds"])
+    have = tables.by_key(path)
     tasks = [task for task in ranking(profile) if task.tags["world"] == world.name]
+    tasks = [task for task in tasks if task.key in have]
+    if not tasks:
+        return pd.DataFrame(columns=["row", "gain", "low", "high", "ahead", "seeds"])
     stored = tables.frame(tasks, path)
     lines = []
     for row in dict.fromkeys(stored["row"]):
