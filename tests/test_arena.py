@@ -595,6 +595,7 @@ def pretended(seeds=2):
     frame["balanced_accuracy"] = frame["accuracy"] - 0.1
     frame["server_seconds"] = rng.uniform(0.1, 10, len(frame))
     frame["stability"] = rng.uniform(size=len(frame))
+    frame["client_updates"] = 500
     return analysis.with_majority(frame)
 
 
@@ -659,8 +660,9 @@ def test_the_table_of_costs_compares_with_fedavg():
     frame.loc[frame["row"] == "IFCA", "server_seconds"] = 1.25
     frame.loc[frame["row"] == "IFCA", "stability"] = 0.5
     table = figures.cost_table(frame).text
-    ifca = table.split("\nIFCA\n")[1].split("\n")[:4]
-    assert [line.split(": ")[1] for line in ifca] == ["3.00", "1.25", "0.50", "yes"]
+    ifca = table.split("\nIFCA\n")[1].split("\n")[:5]
+    found = [line.split(": ")[1] for line in ifca]
+    assert found == ["3.00", "1.00", "1.25", "0.50", "yes"]
     assert "\nFedAvg\n  traffic, FedAvg = 1: 1.00\n" in table
 
 
@@ -741,3 +743,98 @@ def test_without_stored_results_there_are_only_ones_own_runs(tmp_path):
     assert comparison._folder(None).name == "arena"  # there or not, nothing is lost
     with pytest.raises(ValueError, match="no world 'mars'"):
         arena.compare(Mine(), "mars")
+
+
+# --- the page ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ranked():
+    return figures.records()
+
+
+def points_over(ranked, control, value="accuracy"):
+    """Gains in points: rows by worlds."""
+    plain = ranked[ranked["row"] == ranked["method"]]
+    gains = analysis.gains(plain, control, value)
+    return 100 * gains.pivot(index="row", columns="world", values="gain")
+
+
+def family_means(ranked, value):
+    means = analysis.families(ranked, value).groupby(["world", "row"])[value].mean()
+    return 100 * means.unstack()
+
+
+def test_the_page_stands_on_whole_seeds(ranked):
+    assert set(ranked["world"]) == set(LAPTOP) and ranked["seed"].nunique() == 3
+
+
+def test_the_page_is_right_about_the_budget(ranked):
+    runs = ranked[~ranked["row"].isin([analysis.MAJORITY, "pFedMe", "Per-FedAvg"])]
+    budget = {world.name: world.updates for world in LAPTOP.values()}
+    spent = runs["client_updates"] / runs["world"].map(budget)
+    fixed = ~runs["method"].isin(["CFL", "FedCCFA", "AutoCFL", "FL+HC", "FedGWC"])
+    assert spent[fixed].between(0.84, 1.03).all()
+    assert spent[~fixed & (runs["row"] != "FedCCFA")].between(0.99, 1.26).all()
+    assert round(spent[runs["row"] == "FedCCFA"].max(), 2) == 1.56
+
+
+def test_the_page_is_right_about_clients_that_are_alike(ranked):
+    gain = points_over(ranked, "FedAvg")[[*figures.LIKE]]
+    assert gain.drop(analysis.MAJORITY).max(axis=None) < 3
+    assert (gain.loc["LocalOnly"] < -5).all()
+    assert (gain.loc[["AutoCFL", "MTCFL", "CFL"]] > -1).all(axis=None)
+    assert (gain.loc[["WeCFL", "FeSEM", "FL+HC"]] < -2).all(axis=None)
+
+
+def test_the_page_is_right_about_groups(ranked):
+    gain = points_over(ranked, "FedAvg")
+    assert gain.loc["FedPer", "concept-shift"] > gain.loc["Oracle clusters"].max() - 1
+    means = family_means(ranked, "accuracy")
+    assert (
+        means.loc[[*figures.SIGHT], "clusters"]
+        > means.loc[[*figures.SIGHT], "personal"]
+    ).all()
+    near = ["concept-shift", "rotation", "filters", "many-small"]
+    assert (means.loc[near, "clusters"] > means.loc[near, "Oracle clusters"] - 2).all()
+    assert (means.loc[near, "clusters"] > means.loc[near, "LocalOnly"] + 5).all()
+    alone = points_over(ranked, "LocalOnly")[["label-groups", "few-sampled"]]
+    assert alone.max(axis=None) < 3 and (alone.loc["Oracle clusters"] < 0).all()
+
+
+def test_the_page_is_right_about_balanced_accuracy(ranked):
+    worlds = ["label-skew", "label-dirichlet"]
+    accuracy = family_means(ranked, "accuracy").loc[worlds]
+    balanced = family_means(ranked, "balanced_accuracy").loc[worlds]
+    one_model = balanced[["FedAvg", "one model"]].max(axis=1)
+    for family in ("personal", "clusters"):
+        assert (accuracy[family] > accuracy["FedAvg"] + 5).all()
+        assert (balanced[family] <= one_model + 0.5).all()
+
+
+def test_the_page_is_right_about_the_number_of_clusters(ranked):
+    table = analysis.worth_of_k(ranked)
+    worth = 100 * table.groupby(["method", "over"])["gain"].mean().unstack()
+    assert (worth.drop("FedSoft")["wrong K"] > 8).all()
+    assert abs(worth.loc["FedSoft", "wrong K"]) < 1
+    assert (worth["chosen K"] < 0).all()
+
+
+def test_the_page_is_right_about_ranks(ranked):
+    found = analysis.critical(ranked, among=figures.REPRESENTATIVES)
+    assert found.friedman < 0.01 and len(found.groups) == 1
+    assert len(found.groups[0]) == len(figures.REPRESENTATIVES)
+    named = ranked[ranked["row"].isin(figures.REPRESENTATIVES)]
+    against = analysis.overall(named)
+    assert against["p"].idxmin() == "FedCVRBolt" and against["p"].min() < 0.05
+    assert 0.05 < against.loc["IFCA", "p"] < 0.1
+    short = 100 * analysis.elsewhere(ranked)["short"]
+    assert short.idxmax() == "label-skew" and short.drop("label-skew").max() < 3
+
+
+def test_the_page_is_right_about_lines_that_need_a_word(ranked):
+    fedgwc = ranked[ranked["row"] == "FedGWC"]
+    assert (fedgwc["clusters"] == 1).mean() >= 0.9
+    assert set(fedgwc["rounds"]) == {40, 50, 125}
+    died = ranked[(ranked["row"] == "FedPer") & (ranked["world"] == "quantity")]
+    assert sorted(died["accuracy"] < 0.3) == [False, False, True]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import tables
 from ..experiment import Task, run
+from ..store import plain
 from ..store import results as stored_results
 from ..training import Local
 from .methods import STEPS
@@ -124,7 +125,7 @@ def _task(
 
 
 def _final(task: Task, progress: bool) -> dict[str, Any]:
-    """The numbers after the last round."""
+    """The numbers after the last round, rounded as those of records are."""
     history = run(
         task.method,
         task.federation(),
@@ -134,7 +135,8 @@ def _final(task: Task, progress: bool) -> dict[str, Any]:
         progress=progress,
     )
     left_out = ("labels", "seconds", "server_seconds", "events")
-    return {k: v for k, v in history.final.items() if k not in left_out}
+    final = {k: v for k, v in history.final.items() if k not in left_out}
+    return plain(final)
 
 
 def _differences(
