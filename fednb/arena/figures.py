@@ -99,26 +99,22 @@ def scale(frame: DataFrame) -> str:
 
 def world_table(found: Mapping[str, World]) -> tables.Table:
     """The worlds, a line for each: what is hidden, and how large they are."""
-    rows = []
-    for world in found.values():
-        groups = "none"
-        if world.groups is not None:
-            groups = str(world.groups)
-        rows.append((
+    rows = [
+        (
             world.name,
-            world.base,
             world.hidden,
-            groups,
+            world.base.removesuffix("_bymerge"),
             f"{world.sampled} of {world.clients}",
             str(world.size),
-            str(world.updates),
-        ))  # fmt: skip
-    heads = (
-        "world", "data", "what is hidden", "groups", "sampled", "samples", "updates",
-    )  # fmt: skip
+        )
+        for world in found.values()
+    ]
+    heads = ("world", "what is hidden", "data", "sampled", "samples")
+    updates = sorted({world.updates for world in found.values()})
     caption = (
-        "The worlds. Samples are training samples of a client, on average; updates are "
-        "the client updates that a run may spend, of ten steps each."
+        "The worlds: how many of the clients are sampled in a round, and how many "
+        "training samples a client has on average. A run may spend "
+        f"{' or '.join(map(str, updates))} client updates, of ten steps each."
     )
     return tables.words(heads, rows, caption)
 
@@ -236,7 +232,7 @@ def _heat(
     ax = fig.subplots()
     most = 20.0  # percentage points at the end of the colours
     picture = ax.imshow(
-        gain.to_numpy(float), cmap="RdBu", vmin=-most, vmax=most, aspect="auto"
+        gain.to_numpy(float), cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto"
     )
     for y, row in enumerate(gain.index):
         for x, world in enumerate(gain.columns):
