@@ -634,9 +634,10 @@ def test_the_short_answer_names_who_is_best_and_how_surely():
     frame.loc[frame["row"] == "FedAvg", "accuracy"] = 0.9
     table = figures.guide_table(frame).text
     for where in figures.WHERE:
-        assert f"\n{where}\n  best score: GCFL (100%)\n  or: nobody\n" in table
+        assert f"\n{where}\n  take: GCFL (100%)\n" in table
     assert "points over FedAvg: +5.0\n" in table  # one world
     assert "points over FedAvg: +5.0 to +5.0\n" in table
+    assert "  or: –" in table
 
 
 def test_labels_of_neighbours_stand_apart():

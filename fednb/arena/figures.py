@@ -656,29 +656,26 @@ def guide_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
     rows = []
     for where, names in WHERE.items():
         runs = frame[frame["world"].isin(names)]
-        table = analysis.weighed(runs, {value: 1})
-        first = table.index[0]
-        others = [
-            f"{row} ({table.loc[row, 'first']:.0%})"
-            for row in table.index[1:]
-            if table.loc[row, "first"] >= 0.1
-        ]
-        gaps = [analysis.held_out(runs, control) for control in ("FedAvg", "LocalOnly")]
-        rows.append((
-            where,
-            f"{first} ({table.loc[first, 'first']:.0%})",
-            ", ".join(others) or "nobody",
-            *(_range(POINTS * gap["gain"]) for gap in gaps),
-        ))  # fmt: skip
+        often = analysis.weighed(runs, {value: 1})["first"]
+        often = often.sort_values(ascending=False, kind="stable")
+        first = often.index[0]
+        others = [f"{row} ({often[row]:.0%})" for row in often.index[1:]]
+        others = others[: int((often >= 0.1).sum()) - 1]
+        gaps = []
+        for control in ("FedAvg", "LocalOnly"):
+            found = analysis.gains(runs[runs["row"].isin([first, control])], control)
+            gaps.append(_range(POINTS * found["gain"]))
+        rows.append(
+            (where, f"{first} ({often[first]:.0%})", *gaps, ", ".join(others) or "–")
+        )
     heads = (
-        "clients differ by", "best score", "or", "points over FedAvg",
-        "over training alone",
+        "clients differ by", "take", "points over FedAvg", "over training alone", "or",
     )  # fmt: skip
     caption = (
-        f"The short answer ({scale(frame)}). In brackets stands in how many draws of "
-        "seeds, and of worlds if there are several, a method comes first; who does so "
-        "in less than a tenth is left out. Gains are those of the method that is best "
-        "on the other seeds, world by world: from the least to the most."
+        f"The short answer ({scale(frame)}). In brackets: how often a method comes "
+        "first when seeds are drawn again, and worlds if there are several; who does "
+        "so in less than a tenth of the draws is left out. Gains are the method's own, "
+        "from the world with the least to the world with the most."
     )
     return tables.words(heads, rows, caption)
 
@@ -714,7 +711,9 @@ def choice_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
     caption = (
         f"The best method of each world by {VALUES.get(value, value)} "
         f"({scale(frame)}). Gains are those of the method that is best on the other "
-        "seeds, in percentage points, with 95 % intervals over seeds."
+        "seeds, in percentage points, with 95 % intervals over seeds. Not worse by the "
+        "seeds are methods whose paired difference to the best has an interval that "
+        "reaches zero: with three seeds it is wide for a method that varies."
     )
     return tables.words(heads, rows, caption)
 

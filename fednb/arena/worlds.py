@@ -237,8 +237,8 @@ def worlds(profile: str) -> dict[str, World]:
         _world(
             size,
             "few-sampled",
-            "Four groups hold three classes each, and a tenth of the clients take part "
-            "in a round.",
+            "Four groups hold three classes each, and a client two of these; a tenth "
+            "of the clients take part in a round.",
             "fashion_mnist",
             groups=GROUPS,
             clients=size.many,
