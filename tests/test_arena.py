@@ -17,6 +17,7 @@ from fednb.arena.worlds import worlds
 from fednb.experiment import sweep
 from fednb.federation import Federation
 from fednb.papers import CATALOGUE
+from fednb.ranks import signed_rank
 
 SMOKE = worlds("smoke")
 LAPTOP = worlds("laptop")
@@ -596,6 +597,7 @@ def pretended(seeds=2):
     frame["server_seconds"] = rng.uniform(0.1, 10, len(frame))
     frame["stability"] = rng.uniform(size=len(frame))
     frame["client_updates"] = 500
+    frame["clusters"] = 4
     return analysis.with_majority(frame)
 
 
@@ -661,9 +663,9 @@ def test_the_table_of_costs_compares_with_fedavg():
     frame.loc[frame["row"] == "IFCA", "server_seconds"] = 1.25
     frame.loc[frame["row"] == "IFCA", "stability"] = 0.5
     table = figures.cost_table(frame).text
-    ifca = table.split("\nIFCA\n")[1].split("\n")[:5]
+    ifca = table.split("\nIFCA\n")[1].split("\n")[:6]
     found = [line.split(": ")[1] for line in ifca]
-    assert found == ["3.00", "1.00", "1.25", "0.50", "yes"]
+    assert found == ["3.00", "1.00", "1.25", "4.0", "0.50", "yes"]
     assert "\nFedAvg\n  traffic, FedAvg = 1: 1.00\n" in table
 
 
@@ -839,3 +841,36 @@ def test_the_page_is_right_about_lines_that_need_a_word(ranked):
     assert set(fedgwc["rounds"]) == {40, 50, 125}
     died = ranked[(ranked["row"] == "FedPer") & (ranked["world"] == "quantity")]
     assert sorted(died["accuracy"] < 0.3) == [False, False, True]
+
+
+def test_the_page_is_right_about_families(ranked):
+    means = family_means(ranked, "accuracy")
+    p = {
+        other: signed_rank((means["clusters"] - means[other]).to_numpy())
+        for other in ("FedAvg", "LocalOnly", "personal")
+    }
+    assert p["FedAvg"] < 0.05 and p["LocalOnly"] < 0.05 and p["personal"] > 0.05
+    assert analysis.overall(ranked[ranked["row"] == ranked["method"]])["p"].min() > 0.05
+
+
+def test_the_page_is_right_about_the_index(ranked):
+    names = [entry.name for entry in ENTRIES if entry.family == "clusters"]
+    found = analysis.cluster_gains(ranked, names)
+    slope = {
+        world: runs[["ari", "gain"]].corr("spearman").iloc[0, 1]
+        for world, runs in found.groupby("world")
+    }
+    flat = {world for world, value in slope.items() if value < 0.5}
+    assert flat == {"label-groups", "few-sampled"}
+    assert found.loc[found["world"] == "filters", "ari"].max() < 0.5
+    ends = ranked[ranked["row"].isin(["MTCFL", "FL+HC"])]
+    assert (ends.loc[ends["world"] == "label-skew", "clusters"] == 20).all()
+
+
+def test_the_page_is_right_about_chosen_numbers():
+    chosen = pd.read_csv(tasks.CHOSEN)
+    told = {entry.name for entry in ENTRIES if entry.told} - {"FedSoft"}
+    grouped = [world.name for world in LAPTOP.values() if world.is_grouped]
+    mine = chosen[chosen["row"].isin(told) & chosen["world"].isin(grouped)]
+    assert len(mine) == 28 and 0.6 < (mine["value"] == "4").mean() < 0.75
+    assert (chosen["lr"] == 0.2).mean() == pytest.approx(0.42, abs=0.01)

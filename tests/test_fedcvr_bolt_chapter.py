@@ -726,4 +726,4 @@ def test_measures_say_which_of_them_are_of_the_last_round():
     curves = "balanced_accuracy" in frame["course"].iloc[0]
     assert ("are those of the last round" in measured) == (not curves)
     mean = frame.loc[frame["row"] == "FedAvg", "accuracy"].mean()
-    assert f"FedAvg\n  accuracy, %: {100 * mean:.1f}\n" in measured
+    assert f"FedAvg\n  accuracy: {100 * mean:.1f}\n" in measured

@@ -339,10 +339,10 @@ def mnist_measures() -> tables.Table:
     frame = mnist()
     means = frame.groupby("row", sort=False).mean(numeric_only=True)
     heads = {
-        "accuracy": "accuracy, %",
-        "balanced_accuracy": "balanced accuracy, %",
-        "macro_f1": "macro-F1, %",
-        "unrest": "sd of accuracy, last 5 rounds, points",
+        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced",
+        "macro_f1": "macro-F1",
+        "unrest": "unrest",
     }
     rows = []
     for row, mean in means.iterrows():
@@ -352,8 +352,11 @@ def mnist_measures() -> tables.Table:
     caption = f"MNIST, {frame['scale'].iloc[0]}, mean of {seeds(frame)}."
     if "balanced_accuracy" not in frame["course"].iloc[0]:
         caption += " Balanced accuracy and macro-F1 are those of the last round."
-    caption += " Evenness is 1 if all clients trained equally often."
-    names = ("row", *heads.values(), "evenness of visits", "MB sent")
+    caption += (
+        " Accuracies and F1 in %; unrest is the sd of accuracy over the last five "
+        "rounds, in points. Evenness is 1 if all clients trained equally often."
+    )
+    names = ("row", *heads.values(), "evenness", "MB sent")
     return tables.words(names, rows, caption, kind="numbers")
 
 
