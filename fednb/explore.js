@@ -209,7 +209,7 @@ export function inkOn(colour) {
 function heatmap(p, width, lim) {
   const [rows, cols, top, left] = [p.z.length, p.z[0].length, 8, margin(p, p.y)];
   const wide = Math.min((width - left - BAR) / cols, rows === cols ? 280 / rows : 80);
-  const least = typeof p.y[0] === "string" ? 13 : 3; // so that a name fits beside every row
+  const least = typeof p.y[0] === "string" ? 14 : 3; // so that a name fits beside every row
   const tall = rows === cols ? wide : Math.min(30, Math.max(280 / rows, least));
   const [right, end, gap] = [left + wide * cols, top + tall * rows, wide > 7 && tall > 7 ? 1 : 0];
   const [t, step] = [scale(lim.z, [0, 1]), (end - top) / 24];

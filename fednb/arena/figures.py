@@ -103,18 +103,18 @@ def world_table(found: Mapping[str, World]) -> tables.Table:
     rows = [
         (
             world.name,
-            world.hidden,
             world.base.removesuffix("_bymerge"),
-            f"{world.sampled} of {world.clients}",
+            world.hidden,
             str(world.size),
+            f"{world.sampled} of {world.clients}",
         )
         for world in found.values()
     ]
-    heads = ("world", "what is hidden", "data", "sampled", "samples")
+    heads = ("world", "data", "what is hidden", "samples", "sampled")
     updates = sorted({world.updates for world in found.values()})
     caption = (
-        "The worlds: how many of the clients are sampled in a round, and how many "
-        "training samples a client has on average. A run may spend "
+        "The worlds: how many training samples a client has on average, and how many "
+        "of the clients are sampled in a round. A run may spend "
         f"{' or '.join(map(str, updates))} client updates, of ten steps each."
     )
     return tables.words(heads, rows, caption)
@@ -499,16 +499,17 @@ def cost_table(frame: DataFrame) -> tables.Table:
             "yes" if row in told else "no",
         ))  # fmt: skip
     heads = (
-        "method", "traffic, FedAvg = 1", "client updates, FedAvg = 1", "server, s",
-        "clusters", "stability", "must be told K",
+        "method", "traffic", "updates", "server, s", "clusters", "stability",
+        "must be told K",
     )  # fmt: skip
     caption = (
-        f"What methods cost ({scale(frame)}). Updates of pFedMe, Per-FedAvg and "
-        "FedCCFA are shorter. Clusters are those at the end of a run. The server's "
-        "time is of one processor, for a whole run. Stability is the adjusted Rand "
-        "index between the memberships at the end and a quarter of the run before."
+        f"What methods cost ({scale(frame)}). Traffic and client updates are multiples "
+        "of FedAvg's; the updates of pFedMe, Per-FedAvg and FedCCFA are shorter. "
+        "Clusters are those at the end of a run. The server's time is of one "
+        "processor, for a whole run. Stability is the adjusted Rand index between the "
+        "memberships at the end and a quarter of the run before."
     )
-    return tables.words(heads, rows, caption)
+    return tables.words(heads, rows, caption, kind="numbers")
 
 
 def _apart(x: np.ndarray, y: np.ndarray, gap: float = 0.9) -> np.ndarray:
@@ -620,7 +621,7 @@ def scaling_table() -> tables.Table:
         "this power of the number of clients, fitted to the three largest numbers; the "
         "last column has what the paper says."
     )
-    return tables.words(heads, rows, caption)
+    return tables.words(heads, rows, caption, kind="numbers")
 
 
 # --- what matters to you --------------------------------------------------------------
@@ -670,11 +671,12 @@ def guide_table(frame: DataFrame, value: str = "accuracy") -> tables.Table:
         for control in ("FedAvg", "LocalOnly"):
             found = analysis.gains(runs[runs["row"].isin([first, control])], control)
             gaps.append(_range(POINTS * found["gain"]))
-        rows.append(
-            (where, f"{first} ({often[first]:.0%})", *gaps, ", ".join(others) or "–")
-        )
+        over_fedavg, over_alone = gaps
+        also = ", ".join(others) or "–"
+        best = f"{first} ({often[first]:.0%})"
+        rows.append((where, best, over_fedavg, also, over_alone))
     heads = (
-        "clients differ by", "take", "points over FedAvg", "over training alone", "or",
+        "clients differ by", "take", "points over FedAvg", "or", "over training alone",
     )  # fmt: skip
     caption = (
         f"The short answer ({scale(frame)}). In brackets: how often a method comes "
