@@ -242,10 +242,13 @@ def test_a_checkpoint_that_does_not_fit_is_dropped(tmp_path):
 
 
 SCRIPT = """
+import signal
 import sys
 from tests.test_sweep import tasks
 from fednb.experiment import sweep
-sweep(tasks(seeds=range(12), rounds=15), sys.argv[1], n_jobs=int(sys.argv[2]))
+# a shell that runs tests in the background has them ignore Ctrl-C
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sweep(tasks(seeds=range(12), rounds=3), sys.argv[1], n_jobs=int(sys.argv[2]))
 """
 
 
@@ -292,7 +295,7 @@ def test_a_stopped_sweep_loses_nothing_and_leaves_no_orphan(tmp_path, kind):
         # Collected on the way out; a worker may still end a run before it is killed.
         collected = outcome(store.read(path))
         assert before <= collected.keys() <= kept.keys()
-    done = outcome(quiet(tasks(seeds=range(12), rounds=15), path))
+    done = outcome(quiet(tasks(seeds=range(12), rounds=3), path))
     assert len(done) == 24 and all(done[key] == kept[key] for key in kept)
     assert os.listdir(tmp_path) == ["table.json"]
 
@@ -305,7 +308,7 @@ def test_two_sweeps_of_one_table_share_the_work(tmp_path):
         temp.mkdir()
         children.append(start_sweep(path, jobs=2, TMPDIR=str(temp)))
     assert [child.wait(120) for child in children] == [0, 0]
-    whole = tasks(seeds=range(12), rounds=15)
+    whole = tasks(seeds=range(12), rounds=3)
     assert {r["key"] for r in store.read(path)} == {task.key for task in whole}
     assert not store.runs_folder(path).exists()
     assert [f.name for f in tmp_path.iterdir() if f.is_file()] == ["table.json"]
