@@ -413,7 +413,10 @@ def disturbed(stream):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (disturbed(np.random.random), "two different networks for one seed"),  # noqa: NPY002
+        (
+            disturbed(np.random.random),  # noqa: NPY002
+            "two different networks for one seed",
+        ),
         (disturbed(random.random), "two different networks for one seed"),
         (lambda: None, "recipe returned NoneType: need an nn.Module"),
         (lambda: models.mlp, "recipe returned function: need an nn.Module"),

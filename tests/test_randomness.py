@@ -48,7 +48,8 @@ def streams():
     """All global random streams; the test must leave them as they are."""
 
     def states():
-        return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()  # noqa: NPY002
+        of_numpy = np.random.get_state()  # noqa: NPY002
+        return torch.get_rng_state().tolist(), random.getstate(), of_numpy
 
     before = states()
     yield

@@ -163,7 +163,8 @@ class Peer:
             "--sampled",
             str(w.sampled),
         ]
-        log = open(ROOT / "_build" / f"bench-{environment}-{setup}-{w.name}.log", "w")  # noqa: SIM115
+        said = ROOT / "_build" / f"bench-{environment}-{setup}-{w.name}.log"
+        log = said.open("w")  # noqa: SIM115
         self.process = subprocess.Popen(
             words,
             cwd=HERE,
