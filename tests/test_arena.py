@@ -874,3 +874,18 @@ def test_the_page_is_right_about_chosen_numbers():
     mine = chosen[chosen["row"].isin(told) & chosen["world"].isin(grouped)]
     assert len(mine) == 28 and 0.6 < (mine["value"] == "4").mean() < 0.75
     assert (chosen["lr"] == 0.2).mean() == pytest.approx(0.42, abs=0.01)
+
+
+def test_the_numbers_in_the_pages_prose_are_those_of_the_records(ranked):
+    gain = points_over(ranked, "FedAvg")
+    assert gain.loc["LocalOnly", [*figures.LIKE]].abs().astype(int).tolist() == [9, 17]
+    assert gain.loc[["AutoCFL", "MTCFL"]].min(axis=None) > -0.55
+    assert gain.loc["FL+HC"].min() == pytest.approx(-7.2, abs=0.1)
+    clustered = [entry.name for entry in ENTRIES if entry.family == "clusters"]
+    assert len(clustered) == 11 and (gain.loc[clustered, "filters"] < 0).sum() == 4
+    means = 100 * analysis.by_world(ranked, "accuracy")
+    assert round(means.loc["label-groups", analysis.MAJORITY]) == 62
+    assert round(means.loc["filters"].max()) == 38
+    assert means.loc["label-groups", "Oracle clusters"] < 62
+    scaffold = ranked[(ranked["row"] == "SCAFFOLD") & (ranked["world"] == "label-skew")]
+    assert sorted(scaffold["accuracy"] < 0.12) == [False, True, True]
