@@ -2,7 +2,9 @@
 how its records are read.
 """
 
+import copy
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -705,7 +707,7 @@ def test_shares_of_splits_have_exact_intervals():
     half = fedgwc.claims.left_whole(10, 20)
     assert half.mean == 0.5 and half.low == pytest.approx(1 - half.high)
     small, large = fedgwc.claims.over_splitting()
-    assert "6 to 12 clients" in small.replicates and "16 to 30" in large.replicates
+    assert "6 to 12 of them" in small.statement and "16 to 30" in large.statement
 
 
 # --- claims ---------------------------------------------------------------------------
@@ -752,6 +754,133 @@ def test_indices_end_at_one_and_six_runs_decide_nothing():
     assert (cut.low, cut.high) == (0.7, 1.0)
     assert fedgwc.claims.homogeneous().verdict == "not testable"
     assert fedgwc.claims.left_whole(0, 6).low < 0.95
+
+
+# --- the fairer runs, when they come --------------------------------------------------
+
+
+@pytest.fixture
+def fairer(tmp_path, monkeypatch):
+    """A folder of records in which every fairer run copies one that is there."""
+    figures = fedgwc.figures
+    folder = figures.common.results("fedgwc")
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    known = {}
+    for table in ("longer", "heterogeneity", "cifar100", "beta"):
+        records = figures.tables.by_key(folder / f"{table}.json")
+        for task in fedgwc.tasks.TABLES[table]("laptop"):
+            tags = task.tags
+            cell = tags.get("setting", table)
+            where = (tags["row"], tags.get("aggregator", "FedAvg"), tags.get("beta"))
+            known[task.seed, task.dataset, cell, *where] = records[task.key]
+
+    def copied(table, task):
+        tags = task.tags
+        seed, dataset = task.seed, task.dataset
+        if table == "emnist_small":
+            beta = tags["beta"]
+            place, beta = (
+                ("beta", beta) if beta not in ("–", "0.5") else ("cifar100", None)
+            )
+            return known[seed, "cifar100", place, tags["row"], tags["aggregator"], beta]
+        cell = "longer" if tags["setting"] == "α = 0.5" else tags["setting"]
+        row = tags["row"] if table == "level_rivals" else "FedGWC"
+        return known[seed, dataset, cell, row, "FedAvg", None]
+
+    made = {}
+    read = figures.tables.by_key
+
+    def write(table, change=lambda record, task: record):
+        (tmp_path / f"{table}.json").write_text("")
+        made[table] = {
+            task.key: change(copy.deepcopy(copied(table, task)), task)
+            for task in fedgwc.tasks.TABLES[table]("laptop")
+        }
+
+    def by_key(path):
+        return made[path.stem] if path.stem in made else read(path)
+
+    monkeypatch.setattr(figures.tables, "by_key", by_key)
+    monkeypatch.setattr(figures.common, "results", lambda paper: tmp_path)
+    return write
+
+
+def test_without_the_fairer_runs_nothing_is_shown(fairer):
+    figures = fedgwc.figures
+    assert figures.untested() is None and figures.untested_table() is None
+    assert figures.emnist_table() is None and fedgwc.claims.on_emnist() == []
+    assert fedgwc.claims.members_long() == []
+    assert "split without our test" not in figures.where_it_split()
+    assert "FedGWC without it" not in figures.quality().index.get_level_values("row")
+    assert "with its test" in fedgwc.claims.by_level().scale
+
+
+def test_claims_are_judged_on_the_rule_without_our_test(fairer):
+    def split(record, task):
+        curves, final = record["metrics"]["curves"], record["metrics"]["final"]
+        if task.tags["setting"] != "α = 0.5" or task.seed == 2:
+            return record
+        control = task.tags["row"] == "Random members, same splits"
+        curves["clusters"] = [1, 1, 1, 1] + [2] * (len(curves["round"]) - 4)
+        curves["labels"][-1] = [0] * 20 + [1] * 10
+        if not control:
+            better = [x + 0.1 for x in curves["balanced_accuracy"]]
+            curves["balanced_accuracy"] = better
+        final |= {"clusters": 2, "was": 0.1, "wadb": 2.0}
+        return record
+
+    fairer("untested", split)
+    figures = fedgwc.figures
+    first, *_ = fedgwc.claims.accuracies()
+    assert first.interval.mean == pytest.approx(20 / 3, abs=0.2)  # of three seeds two
+    assert "2 of them split" in first.replicates and "without" in first.scale
+    (members,) = fedgwc.claims.members_long()
+    assert members.interval.mean == pytest.approx(10) and members.ours
+    assert fedgwc.claims.table1_quality().interval.mean > 0
+    assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
+    table = figures.untested_table()
+    line = table.loc[("FedGWC without it", "seed 0")]
+    assert line["sizes at the end"] == "[20, 10]" and line["WAS"] == "0.10"
+    assert line["split by round"] == "100"
+    assert table.loc[("FedGWC without it", "seed 2"), "split by round"] == "–"
+    quality = figures.quality().xs("FedGWC without it", level="row")
+    assert (quality["WAS, paper"] != "–").all()
+    shown = figures.where_it_split()["split without our test"]
+    assert shown["the same for longer (Figure 2)"] == "2 of 3 runs"
+    names = [
+        words.get_text() for words in figures.quality_dots().axes[0].get_yticklabels()
+    ]
+    assert names[:2] == ["FedGWC with our test", "FedGWC without it"]
+
+
+def test_rivals_at_equal_updates_close_the_claim(fairer):
+    before = fedgwc.claims.level_quality()
+    fairer("level_rivals")
+    after = fedgwc.claims.level_quality()
+    assert np.isnan(before[1].interval.low) and before[1].verdict == "open"
+    assert after[1].interval.low == after[1].interval.low  # an interval now
+    assert after[1].interval.mean == pytest.approx(before[1].interval.mean)
+    assert "IFCA and FeSEM 600" in after[1].scale
+
+
+def test_tables_5_and_9_on_emnist(fairer):
+    fairer("emnist_small")
+    helps, robust = fedgwc.claims.on_emnist()
+    assert helps.verdict == robust.verdict == "not testable"  # nothing was split there
+    table = fedgwc.figures.emnist_table()
+    assert len(table) == 14
+    line = table.loc[("FedProx", "FedGWC without it", "0.5")]
+    assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
+    assert table.loc[("FedAvg", "FedGWC without it", "2.0"), "paper"] == "75.6"
+
+    def split(record, task):
+        record["metrics"]["final"]["clusters"] = 2
+        return record
+
+    fairer("emnist_small", split)
+    helps, robust = fedgwc.claims.on_emnist()
+    assert helps.interval.mean == pytest.approx(0, abs=0.01)
+    assert robust.interval.mean == pytest.approx(0, abs=0.01)
 
 
 # --- larger runs, when they come ------------------------------------------------------

@@ -37,7 +37,15 @@ if TYPE_CHECKING:
 
 VALUE = "balanced_accuracy"
 COUNTS = ("clusters", "client_updates")  # told as they are at the end, never averaged
-NAMES = {"no clusters": "FedAvg", "Random members": "random members"}
+NO_TEST = "FedGWC, no test"
+REPLAYED = "Random members, same splits"
+NAMES = {  # rows as the page calls them; a plain FedGWC() has a test of ours
+    "no clusters": "FedAvg",
+    "FedGWC": "FedGWC with our test",
+    NO_TEST: "FedGWC without it",
+    "Random members": "random members",
+    REPLAYED: "random members, same splits",
+}
 ORDER = (
     "no clusters",
     "FedGWC",
@@ -55,6 +63,7 @@ SETTINGS = {  # of the watched runs -> heads of the ingredient table
     "(100, 0, 0)": "CIFAR-10,\nhomogeneous",
     "clean, noise, blur": "CIFAR-10,\n3 domains",
 }
+MIXED = ("(10, 0, 90)", "(10, 90, 0)", "(40, 30, 30)")  # mixes of Tables 3 and 6
 LEVELS_SPOKEN = {  # mixes of Tables 3 and 6, in per cent of the clients
     "(10, 0, 90)": "10 % all classes, 90 % one",
     "(10, 90, 0)": "10 % all classes, 90 % few",
@@ -352,6 +361,164 @@ def _whole_seeds(table: str) -> list[Task]:
     return [task for task in wanted if task.seed not in missing]
 
 
+def all_runs(table: str) -> DataFrame | None:
+    """The runs of a laptop table that may not be run yet; None if one is missing."""
+    tasks = TABLES[table]("laptop")
+    path = common.results("fedgwc") / f"{table}.json"
+    if not path.exists():
+        return None
+    done = tables.by_key(path)
+    if any(task.key not in done for task in tasks):
+        return None
+    return common.read("fedgwc", table, tasks)
+
+
+def untested(*settings: str) -> DataFrame | None:
+    """FedGWC without our test, and random members at its splits; None if not yet run.
+
+    All settings, or the given ones.
+    """
+    runs = all_runs("untested")
+    if runs is None or not settings:
+        return runs
+    return runs[runs["setting"].isin(settings)]
+
+
+def _in_place_of(runs: DataFrame, others: DataFrame | None) -> DataFrame:
+    """The runs, with rows of the others instead of their own of the same name."""
+    if others is None:
+        return runs
+    return joined(runs[~runs["row"].isin(others["row"])], others)
+
+
+def judged_levels() -> DataFrame:
+    """The runs of `levels` that the claims are judged on.
+
+    FedGWC has no test of ours, and IFCA and FeSEM have its client updates, each as soon
+    as it is run; until then they are the rows of `levels`.
+    """
+    runs = _in_place_of(levels(), all_runs("level_rivals"))
+    own = untested(*MIXED)
+    if own is not None:
+        own = own[own["row"] == NO_TEST].assign(row="FedGWC")
+    return _in_place_of(runs, own)
+
+
+def judged_alike() -> DataFrame:
+    """The homogeneous federations, under FedGWC without our test once it is run."""
+    own = untested("(100, 0, 0)")
+    return alike() if own is None else own
+
+
+def judged_long() -> DataFrame:
+    """The runs of 480 rounds, FedGWC without our test once it is run."""
+    own = untested("α = 0.5")
+    if own is not None:
+        own = own[own["row"] == NO_TEST].assign(row="FedGWC")
+    return _in_place_of(stored("longer"), own)
+
+
+def judged_courses() -> dict[str, list[DataFrame]]:
+    """The curves of the same runs, by row; with random members at the same splits."""
+    runs = courses()
+    if untested() is not None:
+        own = untested_courses()
+        runs |= {"FedGWC": own[NO_TEST], REPLAYED: own[REPLAYED]}
+    return runs
+
+
+def untested_courses() -> dict[str, list[DataFrame]]:
+    """The curves of FedGWC without our test, and of its control, in 480 rounds."""
+    tasks = TABLES["untested"]("laptop")
+    long = [task for task in tasks if task.tags["setting"] == "α = 0.5"]
+    return tables.curves(long, common.results("fedgwc") / "untested.json")
+
+
+def lead(own: DataFrame, other: DataFrame) -> float:
+    """How far one run is ahead of another, both up to the updates of the shorter."""
+    limit = min(run["client_updates"].max() for run in (own, other))
+    return level_at(own, limit) - level_at(other, limit)
+
+
+def level_at(run: DataFrame, updates: float) -> float:
+    """Balanced accuracy, the mean of the last three evaluations within the updates."""
+    inside = run[run["client_updates"] <= updates]
+    return float(inside[VALUE].tail(3).mean())
+
+
+def untested_table() -> DataFrame | None:
+    """Table 1's cell without our test, seed by seed; None if it is not yet run.
+
+    How FedGWC without the test and random members at its splits stand at the end of 480
+    rounds: clusters, WAS, accuracy, and the lead over FedAvg at equal client updates.
+    """
+    import pandas as pd
+
+    runs = untested("α = 0.5")
+    if runs is None:
+        return None
+    plain = courses()["no clusters"]
+    lines = {}
+    for row, own in untested_courses().items():
+        facts = runs[runs["row"] == row].set_index("seed")
+        for seed, (course, other) in enumerate(zip(own, plain, strict=True)):
+            sizes = np.bincount(course["labels"].iloc[-1])
+            first = course.loc[course["clusters"] > 1, "round"]
+            lines[NAMES[row], f"seed {seed}"] = {
+                "split by round": f"{first.iloc[0]}" if len(first) else "–",
+                "sizes at the end": str(sorted(sizes.tolist(), reverse=True)),
+                "WAS": f"{facts['was'][seed]:z.2f}",
+                "balanced (%)": f"{100 * course[VALUE].tail(3).mean():.1f}",
+                "client updates": f"{course['client_updates'].iloc[-1]:,}",
+                "ahead of FedAvg by": f"{100 * lead(course, other):+.1f}",
+            }
+    return pd.DataFrame(lines).T.replace("nan", "–")
+
+
+def emnist_table() -> DataFrame | None:
+    """The FEMNIST half of Tables 5 and 9, ours on EMNIST; None if it is not yet run."""
+    import pandas as pd
+
+    runs = all_runs("emnist_small")
+    if runs is None:
+        return None
+    runs = last_three(runs, "emnist_small")
+    paper = pd.concat([printed("9"), printed("5").assign(aggregator="FedAvg")])
+    paper = paper[paper["dataset"] == "femnist"]
+    lines = {}
+    for (row, name, beta), own in runs.groupby(["row", "aggregator", "beta"]):
+        same = paper[(paper["row"] == row) & (paper["aggregator"] == name)]
+        if name == "FedAvg" and beta not in ("–", "0.5"):
+            same = same[same["beta"] == beta]
+        else:
+            same = same[same["beta"].isna()]
+        lines[name, NAMES[NO_TEST] if row == "FedGWC" else "without FedGWC", beta] = {
+            "paper": f"{100 * same[VALUE].mean():.1f}",
+            "ours": f"{100 * own[VALUE].mean():.1f}",
+            "client updates": f"{own['client_updates'].mean():,.0f}",
+            "clusters at the end": f"{own['clusters'].mean():.1f}",
+        }
+    table = pd.DataFrame(lines).T.replace("nan", "–")
+    return table.rename_axis(["aggregator", "", "β"])
+
+
+def emnist_courses() -> dict[tuple[str, str, str], list[DataFrame]]:
+    """The curves of ``emnist_small`` by row, aggregator and β; a list has the seeds."""
+    path = common.results("fedgwc") / "emnist_small.json"
+    out: dict[tuple[str, str, str], list[DataFrame]] = {}
+    for task in TABLES["emnist_small"]("laptop"):
+        row, name, beta = (str(task.tags[tag]) for tag in ("row", "aggregator", "beta"))
+        (course,) = tables.curves([task], path)[row]
+        out.setdefault((row, name, beta), []).append(course)
+    return out
+
+
+def last_three(runs: DataFrame, table: str) -> DataFrame:
+    """The frame of a laptop table, with accuracies as means of three evaluations."""
+    means = common.read("fedgwc", table, TABLES[table]("laptop"), last=3)
+    return runs.assign(**{VALUE: means[VALUE]})
+
+
 LARGER = {  # table -> what it is, and the data set of the paper's Table 1
     "emnist": ("EMNIST, 400 clients, 40 a round, 3,000 rounds", "femnist"),
     "cifar100_long": ("CIFAR-100, 100 clients, 10 a round, 10,000 rounds", "cifar100"),
@@ -558,7 +725,9 @@ def single_models() -> DataFrame:
 def aggregators() -> DataFrame:
     """Table 9's rows: six aggregators, without and with FedGWC."""
     runs = stored_in_step("cifar100")
-    return runs[runs["row"].isin(["no clusters", "FedGWC"])]
+    runs = runs[runs["row"].isin(["no clusters", "FedGWC"])]
+    personal = runs["row"] == "no clusters"  # a model for each client is no cluster
+    return runs.assign(clusters=runs["clusters"].mask(personal, 1))
 
 
 def betas() -> DataFrame:
@@ -631,11 +800,14 @@ def with_cost(
     table = pd.DataFrame(list(lines.values()))
     table.index = pd.MultiIndex.from_tuples(list(lines), names=rows)
     table.columns = pd.MultiIndex.from_tuples(table.columns)
-    return table.fillna("–")
+    return table.fillna("–").rename(index={"FedGWC": NAMES["FedGWC"]})
 
 
 def where_it_split() -> DataFrame:
-    """In how many runs FedGWC, corrected, had more than one cluster at the end."""
+    """In how many runs FedGWC had more than one cluster at the end.
+
+    With our test against chance, and without it where these runs are there.
+    """
     import pandas as pd
 
     names = {
@@ -655,7 +827,17 @@ def where_it_split() -> DataFrame:
         split = int((own["clusters"] > 1).sum())
         rounds = int(own["rounds"].max())
         shown[name] = {"rounds": rounds, "split": f"{split} of {len(own)} runs"}
-    return pd.DataFrame(shown).T
+    without = {
+        "the same for longer (Figure 2)": untested("α = 0.5"),
+        "mixes of levels (Tables 3, 6)": untested(*MIXED),
+        "homogeneous clients (Figure 6)": untested("(100, 0, 0)"),
+    }
+    for name, found in without.items():
+        if found is not None:
+            clusters = found.loc[found["row"] == NO_TEST, "clusters"]
+            words = f"{int((clusters > 1).sum())} of {len(clusters)} runs"
+            shown[name]["split without our test"] = words
+    return pd.DataFrame(shown).T.fillna("–")
 
 
 def alike() -> DataFrame:
@@ -704,10 +886,16 @@ def quality() -> DataFrame:
 
     one = stored("longer").assign(setting="α = 0.5")
     one = one[one["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
-    ours = pd.concat([one, levels()])
+    ours = pd.concat([one, shown_levels()])
+    without = untested(*LEVELS_SPOKEN)
+    if without is not None:
+        here = without["setting"] == "α = 0.5"  # the others are in `shown_levels`
+        ours = pd.concat([ours, without[here]])
     theirs = printed_of("1", "3", "6")
     theirs = theirs[theirs["dataset"] != "femnist"].fillna({"setting": "α = 0.5"})
     theirs = theirs[theirs["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
+    if without is not None:
+        theirs = theirs.replace({"row": {"FedGWC": NO_TEST}})
     by = ["dataset", "setting", "row"]
     scores = ["was", "wadb"]
     mean = ours.groupby(by, sort=False)[[*scores, "clusters", "client_updates"]].mean()
@@ -727,18 +915,33 @@ def quality() -> DataFrame:
     shown["clusters, paper"] = table["clusters, paper"].map("{:.0f}".format)
     shown["clusters, ours"] = table["clusters, ours"].map("{:.1f}".format)
     shown["client updates"] = table["client updates"].map("{:,.0f}".format)
-    return shown.replace("nan", "–").rename(index=LEVELS_SPOKEN, level="setting")
+    shown = shown.replace("nan", "–").rename(index=LEVELS_SPOKEN, level="setting")
+    return shown.rename(index=NAMES, level="row")
+
+
+def shown_levels() -> DataFrame:
+    """The runs of `levels` as the page shows them.
+
+    With FedGWC without our test and its control, and with IFCA and FeSEM at FedGWC's
+    client updates, each as soon as it is run.
+    """
+    return _in_place_of(
+        _in_place_of(levels(), all_runs("level_rivals")), untested(*MIXED)
+    )
 
 
 def quality_dots(score: str = "was") -> Figure:
     """WAS or WADB of Tables 3 and 6 as dots: a panel per mix, a line per method."""
     from ...plots import dots
 
-    rows = ["FedGWC", "IFCA", "FeSEM", "Oracle", "Random members"]
-    ours = levels()
-    ours = ours[ours["row"].isin(rows)]
+    rows = ["FedGWC", NO_TEST, "IFCA", "FeSEM", "Oracle", "Random members"]
+    ours = shown_levels()
+    there = [row for row in rows if row in set(ours["row"])]
+    ours = ours[ours["row"].isin(there)]
     short = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}
     theirs = printed_of("3", "6")
+    if NO_TEST in there:
+        theirs = theirs.replace({"row": {"FedGWC": NO_TEST}})
     ours, theirs = (
         frame.assign(
             cell=frame["dataset"].map(short)
@@ -747,13 +950,16 @@ def quality_dots(score: str = "was") -> Figure:
         )
         for frame in (ours, theirs)
     )
+    ours, theirs = (frame.replace({"row": NAMES}) for frame in (ours, theirs))
+    order = [NAMES.get(row, row) for row in there]
+    ours = ours.sort_values("row", key=lambda names: names.map(order.index))
     fig = dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
     better = "better →" if score == "was" else "← better"
     for ax in fig.axes:
         ax.set_xlabel(f"{score.upper()}   {better}")
         if score == "was":
             ax.set_xlim(-1.08, 1.08)
-    fig.axes[0].set_ylim(len(rows) - 0.5, -0.5)  # all panels share it
+    fig.axes[0].set_ylim(len(there) - 0.5, -0.5)  # all panels share it
     return fig
 
 
@@ -813,7 +1019,7 @@ def found_groups() -> DataFrame:
     table = pd.DataFrame(means).loc[rows].map("{:z.2f}".format).replace("nan", "–")
     updates = three.groupby("row")["client_updates"].mean()
     table["client updates, three levels"] = updates.round().astype(int)
-    return table
+    return table.rename(index=NAMES)
 
 
 def long_runs() -> DataFrame:

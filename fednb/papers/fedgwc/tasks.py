@@ -748,8 +748,8 @@ def untested(profile: str) -> list[Task]:
     ]
     for dataset in scale.data:
         for setting in MIXES["cifar10"]:
-            law = mix(scale, dataset, setting)
-            cells.append((dataset, setting, law, scale.short, scale.every))
+            levels = mix(scale, dataset, setting)
+            cells.append((dataset, setting, levels, scale.short, scale.every))
     tasks = []
     for seed in scale.seeds:
         for dataset, setting, law, rounds, every in cells:
@@ -757,8 +757,8 @@ def untested(profile: str) -> list[Task]:
                 if setting == "(100, 0, 0)" and method is not own:
                     continue
                 tags = {"setting": setting, "row": row}
-                how = {"tags": tags, "every": every}
-                tasks.append(task(profile, dataset, law, seed, method, rounds, **how))
+                made = task(profile, dataset, law, seed, method, rounds, tags)
+                tasks.append(replace(made, every=every))
     return tasks
 
 
@@ -816,9 +816,9 @@ def emnist_small(profile: str) -> list[Task]:
         if name != "FairAvg":  # of Table 2
             arms.append(("no clusters", name, None, make(sampled=scale.sampled)))
             arms.append(("FedGWC", name, own.beta, replace(own, aggregator=make())))
-    for b in BETAS:
-        if b != own.beta:
-            arms.append(("FedGWC", "FedAvg", b, replace(own, beta=b)))
+    for other in BETAS:
+        if other != own.beta:
+            arms.append(("FedGWC", "FedAvg", other, replace(own, beta=other)))
     tasks = []
     for seed in scale.seeds:
         for row, name, b, method in arms:
