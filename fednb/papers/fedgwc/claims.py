@@ -43,7 +43,7 @@ UNEQUAL = (
 RIVALS = ("IFCA", "FeSEM")
 LEAST_CLUSTER = 15  # n* = 3 / ρ of Theorem A.5, with a fifth sampled
 ROUNDS = 1500  # of the play that tells whether the printed rule fires
-NEVER_SPLIT = "no FedGWC run behind it split, and unsplit it is its aggregator"
+NEVER_SPLIT = "no FedGWC run behind it split, and unsplit it is its plain aggregator"
 
 
 # What the paper's abstract and conclusions say of its results, one line for each.
@@ -484,7 +484,7 @@ def over_splitting() -> list[Claim]:
     """
     plays = figures.bound_runs(rounds=300, rate="share", k_min=3)
     plays = plays.assign(way="one look, least size 3")
-    start = "The score's bound alone leaves equal clients together"
+    start = "The score's bound, least size 3, leaves equal clients together"
     return [
         _left_together(f"{start}, {size}", "4.2", own)
         for size, own in _by_size(plays).items()

@@ -717,6 +717,7 @@ def single_models() -> DataFrame:
     """Table 1's rows: no clusters, clusters of models, and controls, in our order."""
     runs = stored_in_step("cifar100")
     runs = runs[runs["aggregator"].isin(["FedAvg", "none"]) | runs["C"].eq(1)]
+    runs = one_cluster(runs)
     return runs.sort_values(
         "row", key=lambda rows: rows.map(ORDER.index), kind="stable"
     )
@@ -725,9 +726,13 @@ def single_models() -> DataFrame:
 def aggregators() -> DataFrame:
     """Table 9's rows: six aggregators, without and with FedGWC."""
     runs = stored_in_step("cifar100")
-    runs = runs[runs["row"].isin(["no clusters", "FedGWC"])]
-    personal = runs["row"] == "no clusters"  # a model for each client is no cluster
-    return runs.assign(clusters=runs["clusters"].mask(personal, 1))
+    return one_cluster(runs[runs["row"].isin(["no clusters", "FedGWC"])])
+
+
+def one_cluster(runs: DataFrame) -> DataFrame:
+    """The runs, one cluster for pFedMe and Per-FedAvg: a client's model is none."""
+    plain = runs["row"] == "no clusters"
+    return runs.assign(clusters=runs["clusters"].mask(plain, 1))
 
 
 def betas() -> DataFrame:
@@ -862,19 +867,32 @@ def sampled_after_split() -> list[int]:
     return out
 
 
-def settled_rivals() -> tuple[int, int]:
-    """Runs of IFCA and FeSEM on mixes whose members did not change at the end.
+def level_budgets() -> str:
+    """Client updates of FedGWC and its rivals on mixes of levels, in a sentence.
 
-    Returns how many have the same clusters at their last two evaluations, and how many
-    there are.
+    And how many runs of IFCA and FeSEM had other members at their last evaluation than
+    at the one before.
     """
-    records = tables.by_key(common.results("fedgwc") / "heterogeneity.json")
-    settled = []
-    for task in TABLES["heterogeneity"]("laptop"):
-        if task.tags["row"] in ("IFCA", "FeSEM"):
-            labels = records[task.key]["metrics"]["curves"]["labels"]
-            settled.append(metrics.rand_index(labels[-2], labels[-1]) == 1)
-    return sum(settled), len(settled)
+    table = "level_rivals"
+    if all_runs(table) is None:
+        table = "heterogeneity"
+    records = tables.by_key(common.results("fedgwc") / f"{table}.json")
+    rivals = [t for t in TABLES[table]("laptop") if t.tags["row"] in ("IFCA", "FeSEM")]
+    moved = 0
+    for task in rivals:
+        labels = records[task.key]["metrics"]["curves"]["labels"]
+        moved += metrics.rand_index(labels[-2], labels[-1]) < 1
+    runs = judged_levels().groupby("row")["client_updates"]
+    least, most = runs.min(), runs.max()
+    words = (
+        f"client updates: FedGWC {least['FedGWC']} to {most['FedGWC']}, "
+        f"IFCA and FeSEM {most['IFCA']}"
+    )
+    if most["IFCA"] < least["FedGWC"]:
+        words += ", where FedGWC still has one cluster"
+    return (
+        f"{words};\nIFCA, FeSEM: members still changed in {moved} of {len(rivals)} runs"
+    )
 
 
 def quality() -> DataFrame:
@@ -1472,7 +1490,11 @@ def null_map() -> Figure:
             words = f"{number:.0f}"
             ax.text(j, i, words, ha="center", va="center", fontsize=9, color=ink)
         ax.set_xticks(range(len(share.columns)), share.columns)
-        ax.set_yticks(range(len(order)), order)
+        names = {
+            "as released": "as released, few sampled",
+            "corrected before": "earlier, no test",
+        }
+        ax.set_yticks(range(len(order)), [names.get(name, name) for name in order])
         rounds = plays["rounds"].iloc[0]
         runs = plays["runs"].iloc[0]
         words = f"{way}, {rounds} rounds: % of {runs} plays that are split"
