@@ -851,6 +851,8 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
         words.get_text() for words in figures.quality_dots().axes[0].get_yticklabels()
     ]
     assert names[:2] == ["FedGWC with our test", "FedGWC without it"]
+    drawn = [line.get_label() for line in figures.long_curves().axes[0].lines]
+    assert "FedGWC without it" in drawn and "FedAvg = FedGWC with our test" in drawn
 
 
 def test_rivals_at_equal_updates_close_the_claim(fairer):
