@@ -805,8 +805,10 @@ def fairer(tmp_path, monkeypatch):
     return write
 
 
-def test_without_the_fairer_runs_nothing_is_shown(fairer):
+def test_without_the_fairer_runs_nothing_is_shown(fairer, tmp_path):
     figures = fedgwc.figures
+    for table in ("untested", "level_rivals", "emnist_small"):
+        (tmp_path / f"{table}.json").unlink(missing_ok=True)
     assert figures.untested() is None and figures.untested_table() is None
     assert figures.emnist_table() is None and fedgwc.claims.on_emnist() == []
     assert fedgwc.claims.members_long() == []
@@ -834,8 +836,9 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     first, *_ = fedgwc.claims.accuracies()
     assert first.interval.mean == pytest.approx(20 / 3, abs=0.2)  # of three seeds two
     assert "2 of them split" in first.replicates and "without" in first.scale
-    (members,) = fedgwc.claims.members_long()
+    members, jump = fedgwc.claims.members_long()
     assert members.interval.mean == pytest.approx(10) and members.ours
+    assert jump.interval.mean == pytest.approx(0) and jump.ours
     assert fedgwc.claims.table1_quality().interval.mean > 0
     assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
     table = figures.untested_table()
@@ -855,7 +858,8 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     assert "FedGWC without it" in drawn and "FedAvg = FedGWC with our test" in drawn
 
 
-def test_rivals_at_equal_updates_close_the_claim(fairer):
+def test_rivals_at_equal_updates_close_the_claim(fairer, tmp_path):
+    (tmp_path / "level_rivals.json").unlink(missing_ok=True)
     before = fedgwc.claims.level_quality()
     fairer("level_rivals")
     after = fedgwc.claims.level_quality()
@@ -883,6 +887,22 @@ def test_tables_5_and_9_on_emnist(fairer):
     helps, robust = fedgwc.claims.on_emnist()
     assert helps.interval.mean == pytest.approx(0, abs=0.01)
     assert robust.interval.mean == pytest.approx(0, abs=0.01)
+
+
+def test_what_the_page_says_of_the_rule_without_our_test():
+    own = fedgwc.figures.untested_courses()
+    plain = fedgwc.figures.courses()["no clusters"]
+    pairs = zip(own["FedGWC, no test"], own["Random members, same splits"], strict=True)
+    for (split, control), other in zip(pairs, plain, strict=True):
+        assert 4 <= split["clusters"].iloc[-1] <= 7
+        leads = [fedgwc.figures.lead(one, other) for one in (split, control)]
+        assert 0.05 < leads[0] < leads[1]  # random members gain more, in every seed
+    runs = fedgwc.figures.untested("α = 0.5").groupby(["seed", "row"])["was"].first()
+    ours, random = (runs.xs(row, level="row") for row in sorted(own))
+    assert (ours > random).all() and (ours < 0.1).all()
+    table = fedgwc.figures.where_it_split()["split without our test"]
+    assert table["mixes of levels (Tables 3, 6)"] == "17 of 18 runs"
+    assert table["homogeneous clients (Figure 6)"] == "1 of 6 runs"
 
 
 # --- larger runs, when they come ------------------------------------------------------

@@ -434,15 +434,18 @@ def untested_courses() -> dict[str, list[DataFrame]]:
     return tables.curves(long, common.results("fedgwc") / "untested.json")
 
 
-def lead(own: DataFrame, other: DataFrame) -> float:
-    """How far one run is ahead of another, both up to the updates of the shorter."""
-    limit = min(run["client_updates"].max() for run in (own, other))
-    return level_at(own, limit) - level_at(other, limit)
+def lead(own: DataFrame, other: DataFrame, by: str = "client_updates") -> float:
+    """How far one run is ahead of another, both up to the updates of the shorter.
+
+    With ``by="round"``, up to its rounds.
+    """
+    limit = min(run[by].max() for run in (own, other))
+    return level_at(own, limit, by) - level_at(other, limit, by)
 
 
-def level_at(run: DataFrame, updates: float) -> float:
-    """Balanced accuracy, the mean of the last three evaluations within the updates."""
-    inside = run[run["client_updates"] <= updates]
+def level_at(run: DataFrame, limit: float, by: str = "client_updates") -> float:
+    """Balanced accuracy, the mean of the last three evaluations within the limit."""
+    inside = run[run[by] <= limit]
     return float(inside[VALUE].tail(3).mean())
 
 
@@ -450,7 +453,8 @@ def untested_table() -> DataFrame | None:
     """Table 1's cell without our test, seed by seed; None if it is not yet run.
 
     How FedGWC without the test and random members at its splits stand at the end of 480
-    rounds: clusters, WAS, accuracy, and the lead over FedAvg at equal client updates.
+    rounds: clusters, WAS, and the lead over FedAvg in points of balanced accuracy, at
+    equal rounds and at equal client updates; and what is gained at the first split.
     """
     import pandas as pd
 
@@ -468,9 +472,10 @@ def untested_table() -> DataFrame | None:
                 "split by round": f"{first.iloc[0]}" if len(first) else "–",
                 "sizes at the end": str(sorted(sizes.tolist(), reverse=True)),
                 "WAS": f"{facts['was'][seed]:z.2f}",
-                "balanced (%)": f"{100 * course[VALUE].tail(3).mean():.1f}",
                 "client updates": f"{course['client_updates'].iloc[-1]:,}",
-                "ahead of FedAvg by": f"{100 * lead(course, other):+.1f}",
+                "jump": f"{100 * jump(course, other, VALUE):+.1f}",
+                "lead at equal rounds": f"{100 * lead(course, other, 'round'):+.1f}",
+                "lead at equal updates": f"{100 * lead(course, other):+.1f}",
             }
     return pd.DataFrame(lines).T.replace("nan", "–")
 
@@ -952,9 +957,11 @@ def quality_dots(score: str = "was") -> Figure:
     """WAS or WADB of Tables 3 and 6 as dots: a panel per mix, a line per method."""
     from ...plots import dots
 
-    rows = ["FedGWC", NO_TEST, "IFCA", "FeSEM", "Oracle", "Random members"]
+    rows = ["FedGWC", NO_TEST, REPLAYED, "IFCA", "FeSEM", "Oracle"]
     ours = shown_levels()
     there = [row for row in rows if row in set(ours["row"])]
+    if REPLAYED not in there:
+        there.append("Random members")
     ours = ours[ours["row"].isin(there)]
     short = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}
     theirs = printed_of("3", "6")
@@ -1024,7 +1031,7 @@ def found_groups() -> DataFrame:
     """Levels and domains: the adjusted Rand index, and accuracy of three arms."""
     import pandas as pd
 
-    mixed = levels()
+    mixed = shown_levels()
     three = mixed[mixed["setting"] == "(40, 30, 30)"]
     balanced = 100 * three.groupby(["row", "dataset"])[VALUE].mean().unstack()
     means = {
@@ -1033,8 +1040,10 @@ def found_groups() -> DataFrame:
     }
     for dataset, own in balanced.items():
         means[f"balanced, three levels, {dataset} (%)"] = own
-    rows = ["FedGWC", "Random members", "Oracle", "FeSEM", "IFCA"]
-    table = pd.DataFrame(means).loc[rows].map("{:z.2f}".format).replace("nan", "–")
+    rows = ["FedGWC", NO_TEST, REPLAYED, "Random members", "Oracle", "FeSEM", "IFCA"]
+    table = pd.DataFrame(means)
+    table = table.loc[[row for row in rows if row in table.index]]
+    table = table.map("{:z.2f}".format).replace("nan", "–")
     updates = three.groupby("row")["client_updates"].mean()
     table["client updates, three levels"] = updates.round().astype(int)
     return table.rename(index=NAMES)
