@@ -473,9 +473,9 @@ def untested_table() -> DataFrame | None:
                 "sizes at the end": str(sorted(sizes.tolist(), reverse=True)),
                 "WAS": f"{facts['was'][seed]:z.2f}",
                 "client updates": f"{course['client_updates'].iloc[-1]:,}",
-                "jump": f"{100 * jump(course, other, VALUE):+.1f}",
-                "lead at equal rounds": f"{100 * lead(course, other, 'round'):+.1f}",
-                "lead at equal updates": f"{100 * lead(course, other):+.1f}",
+                "jump": f"{100 * jump(course, other, VALUE):+z.1f}",
+                "lead at equal rounds": f"{100 * lead(course, other, 'round'):+z.1f}",
+                "lead at equal updates": f"{100 * lead(course, other):+z.1f}",
             }
     return pd.DataFrame(lines).T.replace("nan", "–")
 
@@ -921,6 +921,7 @@ def quality() -> DataFrame:
         theirs = theirs.replace({"row": {"FedGWC": NO_TEST}})
     by = ["dataset", "setting", "row"]
     scores = ["was", "wadb"]
+    ours = in_order(ours)
     mean = ours.groupby(by, sort=False)[[*scores, "clusters", "client_updates"]].mean()
     paper = theirs.groupby(by, sort=False)[[*scores, "clusters"]].mean()
     table = pd.DataFrame(
@@ -940,6 +941,19 @@ def quality() -> DataFrame:
     shown["client updates"] = table["client updates"].map("{:,.0f}".format)
     shown = shown.replace("nan", "–").rename(index=LEVELS_SPOKEN, level="setting")
     return shown.rename(index=NAMES, level="row")
+
+
+def in_order(runs: DataFrame) -> DataFrame:
+    """Runs of Tables 1, 3 and 6 by data set, setting and row, as the page has them."""
+    rows = ["FedGWC", NO_TEST, REPLAYED, "Random members", "IFCA", "FeSEM", "Oracle"]
+    order = {
+        "dataset": ["cifar100", "cifar10"],
+        "setting": ["α = 0.5", *MIXED],
+        "row": rows,
+    }
+    places = {name: runs[name].map(values.index) for name, values in order.items()}
+    ranked = runs.assign(**{f"{name} place": at for name, at in places.items()})
+    return ranked.sort_values([f"{name} place" for name in order], kind="stable")
 
 
 def shown_levels() -> DataFrame:
@@ -975,9 +989,8 @@ def quality_dots(score: str = "was") -> Figure:
         )
         for frame in (ours, theirs)
     )
+    ours = in_order(ours)
     ours, theirs = (frame.replace({"row": NAMES}) for frame in (ours, theirs))
-    order = [NAMES.get(row, row) for row in there]
-    ours = ours.sort_values("row", key=lambda names: names.map(order.index))
     fig = dots(ours, theirs, rows="row", columns="cell", value=score, across=3)
     better = "better →" if score == "was" else "← better"
     for ax in fig.axes:
@@ -1506,10 +1519,9 @@ def null_map() -> Figure:
             words = f"{number:.0f}"
             ax.text(j, i, words, ha="center", va="center", fontsize=9, color=ink)
         ax.set_xticks(range(len(share.columns)), share.columns)
-        names = {
-            "as released": "as released, few sampled",
-            "corrected before": "earlier, no test",
-        }
+        names = {"corrected before": "earlier, no test"}
+        if way != "all sampled":
+            names["as released"] = "as released, few sampled"
         ax.set_yticks(range(len(order)), [names.get(name, name) for name in order])
         rounds = plays["rounds"].iloc[0]
         runs = plays["runs"].iloc[0]
