@@ -125,8 +125,8 @@ def summary(judged: Sequence[Claim]) -> str:
   {_signed(numbers["alone"])} ({alone}): {_signed(like[0])} and {_signed(like[-1])}
   where members of a group hold like data, {_signed(unlike[0])} to
   {_signed(unlike[-1])} elsewhere. Ten clusters instead of five bring
-  {numbers["more"]:.1f}; ten *random* ones
-  instead of five random ones bring {numbers["chance"]:.1f}.
+  {numbers["more"]:.1f}; ten *random* ones instead of five random ones bring
+  {numbers["chance"]:.1f}.
 - **IFCA** is {printed_ifca:.1f} points behind WeCFL in the paper's tables
   ({cluster_wise:.1f} in Table 2, {client_wise:.1f} in Table 5). At our smaller scale it
   is **{numbers["ifca"]:.1f}** behind: WeCFL has {_signed(cifar)} on CIFAR-10 and
@@ -134,8 +134,7 @@ def summary(judged: Sequence[Claim]) -> str:
   slip in IFCA. Whether that made their rows is not known.
 - **The theorems hold where we could test them, and do not explain the success.** We
   tested where no client changes its cluster. There the bound on the step that keeps
-  clusters together stops the training. And *B*, the disagreement inside a cluster
-  relative to its mean gradient, is not close to zero as the paper has it.
+  clusters together stops the training.
 {size_of_b()}{own_scale_in_words()}"""
 
 
@@ -146,11 +145,13 @@ def size_of_b() -> str:
         return ""
     ends = [course["B"].iloc[-1] for course in frame["course"]]
     starts = [course["B"].iloc[0] for course in frame["course"]]
-    words = (
-        "  Taken where a round begins, which gives at most the *B* of the definition,"
+    return (
+        "  And *B*, the disagreement inside a cluster relative to its mean gradient, "
+        "is not close to zero as the paper has it: in the worst cluster it is "
+        f"{min(starts):.1f} to {max(starts):.1f} after the first round and "
+        f"{min(ends):.1f} to {max(ends):.1f} after the last, taken where a round "
+        "begins, which gives at most the *B* of the definition.\n"
     )
-    words += f" it is {min(starts):.1f} to {max(starts):.1f} after the first round and "
-    return words + f"{min(ends):.1f} to {max(ends):.1f} after the last.\n"
 
 
 def _mean(frame: DataFrame, row: str) -> float:
