@@ -118,7 +118,7 @@ def summary(judged: Sequence[Claim]) -> str:
   macro-F1 it is {_signed(numbers["macro"])} ({of[macro].verdict}; paper
   {_signed(printed_macro)}, with another average over clients). Both methods weigh by
   samples when they *average*: what that adds we have not run.
-- **Groups beat one model by far. Training alone they do not beat here.** Ten clusters
+- **Groups beat one model by far; training alone is about as good here.** Ten clusters
   are **{numbers["one"]:.0f}** points ahead of FedAvg (paper
   {of["Ten clusters beat one model, FedAvg"].printed:.0f}). Compared with clients that
   train alone, with three clients a cluster and ten rounds, WeCFL has
