@@ -651,9 +651,10 @@ def of_the_geometry() -> list[Claim]:
             "6.2, 8.3",
             Interval(-size.mean, -size.high, -size.low),
             threshold=-CLOSE_TO_ZERO,
-            unit=f"= minus B after the last round; {CLOSE_TO_ZERO} is our line",
+            unit="= minus B of the worst cluster after the last round, at its model "
+            f"(our line: {CLOSE_TO_ZERO})",
             replicates=f"{ten['seed'].nunique()} seeds, both data sets averaged, "
-            "K = 10, worst cluster, at the first of Q steps (so B is at least this)",
+            "K = 10; the first of Q steps, so B is at least this",
             scale=LAPTOP,
         ),
         course(
