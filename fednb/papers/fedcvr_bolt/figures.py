@@ -452,8 +452,9 @@ def own_in_words() -> str:
         if own is not None:
             words.append(
                 f"**{TITLES[dataset]} at the paper's scale**: {tasks.SCALES['paper']} "
-                f"of ten epochs, all images, {seeds(own)}. By each row's own interval, "
-                f"in points of accuracy: {against(own)}."
+                f"of ten epochs, all images, {seeds(own)}. In points of accuracy, by "
+                f"each row's own interval: {against(own)}. (The verdicts below judge "
+                "three rivals together.)"
             )
     return "\n\n".join(words)
 
@@ -516,7 +517,8 @@ def _points(claim: claims.Claim) -> str:
     assert claim.interval is not None
     mean, low, high = claim.interval
     ends = f" ({low:+.1f} to {high:+.1f})" if low < high else ""
-    return f"{mean:+.1f} points{ends}: *{claim.verdict}*"
+    because = f", since {claim.why}" if claim.verdict == "fails" else ""
+    return f"{mean:+.1f} points{ends}: *{claim.verdict}*{because}"
 
 
 def said_of_images(judged: Sequence[claims.Claim]) -> str:
@@ -860,13 +862,19 @@ def _beyond(ax: Axes, mean: float, place: int, limits: tuple[float, float]) -> N
 
 
 def learning(rows: Sequence[str]) -> Figure:
-    """Accuracy over the rounds on Synthetic and MNIST; mean and spread over seeds."""
+    """Accuracy over the rounds on Synthetic and MNIST; mean and spread over seeds.
+
+    MNIST's axis begins at the lowest accuracy after the first third of the rounds.
+    """
     digits = mnist()
+    shown = digits.loc[digits["row"].isin(rows), "course"]
     fig, axes = _figure(2, 1, 6.6, 6.2)
     frames = (records("synthetic_rivals"), digits)
     for ax, frame in zip(axes[:, 0], frames, strict=True):
         runs = {row: list(frame.loc[frame["row"] == row, "course"]) for row in rows}
         plots.curves(runs, "accuracy", ax=ax)
+    late = min(course["accuracy"].iloc[len(course) // 3 :].min() for course in shown)
+    axes[1, 0].set_ylim(bottom=late)  # the first third would hide the differences
     axes[0, 0].set_title("Synthetic(1, 1)")
     axes[1, 0].set_title(f"MNIST, {digits['scale'].iloc[0]}, {seeds(digits)}")
     axes[0, 0].get_legend().remove()
