@@ -267,7 +267,8 @@ def bolts(
 ) -> Iterator[tuple[str, FedCVRBolt]]:
     """FedCVR-Bolt in its presets, and two controls of the released one.
 
-    The controls tell the effect of coalitions from that of the variance score.
+    A uniform pick tells the effect of coalitions from that of the variance score.
+    Shuffled coalitions are, but for the score, FedAvg's lots with other dice.
     """
     both = {"sampled": P, "warmup": warmup} | changes
     released = FedCVRBolt.as_released(dataset, **both)
