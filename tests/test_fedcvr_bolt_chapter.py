@@ -750,9 +750,9 @@ def test_rows_are_told_by_their_intervals():
     """As released and corrected lead FedAvg in all seeds; the others are behind."""
     words = fedcvr_bolt.figures.against(own_runs("mnist"))
     ahead, behind = words.split("; ")
-    assert ahead.startswith("ahead of FedAvg: FedCVR-Bolt corrected (+")
-    assert "FedCVR-Bolt as released (+" in ahead
-    assert behind.startswith("behind FedAvg: Power-of-Choice (-")
+    assert ahead.startswith("ahead of FedAvg: *FedCVR-Bolt corrected* (+")
+    assert "*FedCVR-Bolt as released* (+" in ahead
+    assert behind.startswith("behind FedAvg: *Power-of-Choice* (-")
     same = own_runs("mnist").assign(accuracy=[*range(10)] * 7)
     assert fedcvr_bolt.figures.against(same).startswith("not to be told from it: ")
 

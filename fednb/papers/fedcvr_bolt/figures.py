@@ -425,7 +425,7 @@ def against(frame: DataFrame, base: str = "FedAvg") -> str:
     behind = []
     level = []
     for cell in differences(frame, base).itertuples():
-        words = f"{SHOWN.get(cell.row, cell.row)} ({cell.mean:+.1f})"
+        words = f"*{SHOWN.get(cell.row, cell.row)}* ({cell.mean:+.1f})"
         if cell.low > 0:
             ahead.append(words)
         elif cell.high < 0:
