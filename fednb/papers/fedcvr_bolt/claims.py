@@ -4,9 +4,10 @@ Runs are compared pair by pair: the same data, first model and batches. An inter
 over seeds; where a claim is about several data sets, a seed's differences are averaged
 over them first. The error of the regression is compared in per cent, by its logarithm.
 
-Three claims are about every round of a run. Eight runs of Table 1 (four seeds, D = 1
-and 2, two groups) are done again for them and watched: see
-`fednb.papers.fedcvr_bolt.theory`. Their evidence is a count of runs.
+Some claims are about every round of a run. Eight runs of Table 1 (four seeds, D = 1
+and 2, two groups) and four on Synthetic are done again for them and watched: see
+`fednb.papers.fedcvr_bolt.theory`. Their evidence is a count of runs. Theorems are
+checked on cases that fulfil their assumptions, and counted in the same way.
 
 FedCVR-Bolt is judged *as released*: by the authors' code, not by Algorithm 1 where the
 two differ.
@@ -18,8 +19,14 @@ The size of a printed lead is used only where our runs could show it:
 - on images, where our models are about as good as the paper's (see `too_young`), and
   the rival is not much better here than in the paper (see `outgrown`).
 
-All three were settled after a look at the laptop runs; the last one, and the wider
-intervals of `jointly`, after a reader's objection.
+The rivals of one table, data set and scale stand in one sentence of the paper. They are
+judged together, with intervals that are wider by Bonferroni's rule (see `jointly`).
+
+All of this was settled after a look at the laptop runs, the last two after readers'
+objections; and before we saw a run at the paper's own scale.
+
+The control *shuffled* is FedAvg's lottery with other dice: one client of each block of
+a random partition is a uniform draw of clients. So it is a second row of lots here.
 
 An image data set is judged at the paper's own scale as soon as those records are there,
 and at laptop scale until then.
@@ -36,7 +43,17 @@ import numpy as np
 from ... import tables
 from ...claims import Claim, Interval, effect, exactly, mean_of
 from . import figures, theory
-from .figures import BOLT, CORRECTED, PICK, RIVALS, SHUFFLED, TURNS, seeds
+from .figures import (
+    BOLT,
+    CORRECTED,
+    GREEDY,
+    PICK,
+    RIVALS,
+    SHUFFLED,
+    TURNS,
+    WEIGHTED,
+    seeds,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,7 +61,9 @@ if TYPE_CHECKING:
 LAPTOP = "laptop scale"
 PAPER = "the paper's scale"
 SEEN = "Table 1, laptop scale, watched"
-WATCHED = [(D, seed) for D in (1, 2) for seed in range(4)]
+EIGHT = "4 seeds, D = 1 and 2"  # the runs of ``WATCHED``
+WATCHED = [(f"table1_d{D}_noniid", seed) for D in (1, 2) for seed in range(4)]
+WATCHED_SYNTHETIC = [("synthetic_rivals", seed) for seed in range(4)]
 # Section 5.1's leads over FedAvg in per cent, by D. For D = 1 the table's own is larger
 # (4.2), for D = 2 our copy lacks the cell.
 IN_THE_TEXT = {1: 3.0, 2: 1.7}
@@ -66,30 +85,39 @@ def claims() -> list[Claim]:
         *faster(mnist),
         *steadier(regression, mnist),
         *every_round(),
-        *theory_claims(),
+        soft_choice(synthetic),
+        *theorems(),
+        *not_testable(),
         *our_questions(regression, synthetic, mnist),
     ]
 
 
 def headlines(found: Iterable[Claim]) -> list[Claim]:
-    """The claims for the first screen: what the abstract promises."""
-    by_statement = {claim.statement: claim for claim in found}
-    return [by_statement[name] for name in HEADLINES if name in by_statement]
+    """The claims for the first screen, in the order of ``HEADLINES``."""
+    tested = {claim.statement: claim for claim in found if claim.interval is not None}
+    return [tested[name] for name in HEADLINES if name in tested]
 
 
 # --- effects --------------------------------------------------------------------------
 
 
-def lead(frame: DataFrame, row: str, base: str, value: str = "accuracy") -> Interval:
+def lead(
+    frame: DataFrame, row: str, base: str, value: str = "accuracy", together: int = 1
+) -> Interval:
     """How many points a row is ahead of another, over seeds."""
-    return effect(tables.paired(frame, "row", row, base, value, ["seed"], percent=True))
+    pair = tables.paired(frame, "row", row, base, value, ["seed"], percent=True)
+    return jointly(effect(pair), together, frame["seed"].nunique())
 
 
-def per_cent_less(frame: DataFrame, row: str, base: str, value: str) -> Interval:
+def per_cent_less(
+    frame: DataFrame, row: str, base: str, value: str, together: int = 1
+) -> Interval:
     """By how many per cent a row's value is below another's; ``value`` is a
     logarithm.
     """
-    mean, low, high = tables.paired(frame, "row", row, base, value, ["seed"])[:3]
+    pair = tables.paired(frame, "row", row, base, value, ["seed"])
+    logs = jointly(Interval(*pair[:3]), together, frame["seed"].nunique())
+    mean, low, high = logs
     return Interval(*(-100 * math.expm1(x) for x in (mean, high, low)))
 
 
@@ -118,6 +146,8 @@ def jointly(interval: Interval, together: int, runs: int) -> Interval:
     """The interval, wider: so many of them together have 95 % (Bonferroni)."""
     from scipy.stats import t
 
+    if together == 1:
+        return interval
     mean, low, high = interval
     usual = t.ppf(0.975, runs - 1)
     wider = float(t.ppf(1 - 0.025 / together, runs - 1) / usual)
@@ -136,10 +166,10 @@ def lower_error(regression: DataFrame) -> list[Claim]:
             claim = Claim(
                 statement=f"Regression, D = {D}: lower error than {base}",
                 where="Table 1, 5.1",
-                interval=per_cent_less(ours, BOLT, base, "log_mse"),
+                interval=per_cent_less(ours, BOLT, base, "log_mse", len(RIVALS)),
                 printed=reachable(ours, base, printed_gain(D, base)),
                 unit="%",
-                replicates=seeds(ours),
+                replicates=f"{seeds(ours)}, {len(RIVALS)} rivals together",
                 scale=LAPTOP,
             )
             found.append(claim)
@@ -189,8 +219,9 @@ def alike(regression: DataFrame) -> Claim:
         statement="Regression, one group: all policies alike",
         where="5.1",
         interval=Interval(*(float(margin - x) for x in room)),
-        unit=f"% below the {margin:.1f} % of the paper's own table",
-        replicates=f"{seeds(regression)}, the pair that differs most",
+        unit="% of room",
+        replicates=f"{seeds(regression)}: the pair that differs most does so by "
+        f"{abs(worst.mean):.1f} %, in the paper's table by {margin:.1f} %",
         scale=LAPTOP,
     )
 
@@ -211,27 +242,37 @@ def more_accurate(
 ) -> list[Claim]:
     """Table 2: more accurate than each of six methods.
 
-    ``own`` has the runs at the paper's scale, by data set, or None. They have three of
-    the six.
+    ``own`` has the runs at the paper's scale, by data set, or None. They have the three
+    policies.
     """
     found = []
+    others = ("FedProx", "IFCA")
     for dataset, title in figures.TITLES.items():
         large = own.get(dataset)
         small = images[images["dataset"] == dataset]
-        reason = too_young(small)
-        for base in (*RIVALS, "FedProx", "IFCA", "FeSEM"):
-            statement = f"{title}: more accurate than {base}"
-            if base in RIVALS and large is not None:
-                found.append(_ahead(statement, large, base, PAPER))
-            elif base == "FeSEM" and not reason:
-                found.append(Claim(statement, "Table 2", reason=few_rounds()))
-            elif not reason:
-                found.append(_ahead(statement, small, base, LAPTOP))
-        if reason:
-            rest = "all six" if large is None else "FedProx, IFCA and FeSEM"
-            statement = f"{title}: more accurate than {rest}"
-            found.append(Claim(statement, "Table 2", reason=reason))
+        if large is None:
+            found += _rivals(title, small, (*RIVALS, *others), LAPTOP, "all six")
+        else:
+            found += _rivals(title, large, RIVALS, PAPER, "the three policies")
+            rest = "FedProx, IFCA and FeSEM"
+            found += _rivals(title, small, others, LAPTOP, rest)
+        if not too_young(small, LAPTOP):
+            statement = f"{title}: more accurate than FeSEM"
+            found.append(Claim(statement, "Table 2", reason=few_rounds()))
     return found
+
+
+def _rivals(
+    title: str, frame: DataFrame, rivals: Sequence[str], scale: str, all_of_them: str
+) -> list[Claim]:
+    """Table 2's claims about some rivals on one data set; one in all, if the runs
+    cannot judge them.
+    """
+    start = f"{title}: more accurate than"
+    if reason := too_young(frame, scale):
+        return [Claim(f"{start} {all_of_them}", "Table 2", reason=reason)]
+    together = len(rivals)
+    return [_ahead(f"{start} {base}", frame, base, scale, together) for base in rivals]
 
 
 def few_rounds() -> str:
@@ -244,7 +285,9 @@ def few_rounds() -> str:
     )
 
 
-def _ahead(statement: str, frame: DataFrame, base: str, scale: str) -> Claim:
+def _ahead(
+    statement: str, frame: DataFrame, base: str, scale: str, together: int
+) -> Claim:
     """A claim of Table 2 on one data set."""
     (dataset,) = frame["dataset"].unique()
     printed = printed_lead(base, dataset)
@@ -253,14 +296,14 @@ def _ahead(statement: str, frame: DataFrame, base: str, scale: str) -> Claim:
     return Claim(
         statement=statement,
         where="Table 2",
-        interval=lead(frame, BOLT, base),
+        interval=lead(frame, BOLT, base, together=together),
         printed=printed,
-        replicates=seeds(frame),
+        replicates=f"{seeds(frame)}, {together} rivals together",
         scale=scale,
     )
 
 
-def too_young(runs: DataFrame, share: float = 0.8) -> str:
+def too_young(runs: DataFrame, scale: str, share: float = 0.8) -> str:
     """Why runs on a data set cannot judge Table 2; "" if they can.
 
     They cannot if FedAvg's accuracy is less than a share of what the paper prints: then
@@ -273,8 +316,8 @@ def too_young(runs: DataFrame, share: float = 0.8) -> str:
     if ours >= share * theirs:
         return ""
     return (
-        f"FedAvg's accuracy is {ours:.0%} at laptop scale and {theirs:.0%} in the "
-        "paper: our models are far from the end of training"
+        f"FedAvg's accuracy is {ours:.0%} at {scale} and {theirs:.0%} in the paper: "
+        "our models are far from the end of training"
     )
 
 
@@ -289,13 +332,12 @@ def best_kernel(images: DataFrame) -> list[Claim]:
     found = []
     for kernel in kernels:
         row = f"as released, {kernel}"
-        alone = lead(mnist, BOLT, row)
         claim = Claim(
             statement=f"MNIST: RBF is better than the {kernel} kernel",
             where="Table 4",
-            interval=jointly(alone, len(kernels), mnist["seed"].nunique()),
+            interval=lead(mnist, BOLT, row, together=len(kernels)),
             printed=printed_lead(row, "mnist"),
-            replicates=f"{seeds(mnist)}, three kernels together",
+            replicates=f"{seeds(mnist)}, {len(kernels)} kernels together",
             scale=LAPTOP,
         )
         found.append(claim)
@@ -314,10 +356,10 @@ def other_kernels() -> Claim:
         others = kernels[(kernels["dataset"] == dataset) & (kernels["row"] != BOLT)]
         margins.append(others["accuracy"].min() - rows["accuracy"].max())
     return Claim(
-        statement="Every other kernel still beats every baseline",
+        statement="With other kernels it still outperforms the baselines",
         where="B.1",
         interval=exactly(float(100 * min(margins))),
-        replicates="the least of two data sets",
+        replicates="the least lead of a kernel over a baseline, two data sets",
         scale="the paper's own Tables 2 and 4",
     )
 
@@ -330,9 +372,9 @@ def faster(mnist: DataFrame) -> list[Claim]:
         Claim(
             statement=f"MNIST: converges faster than {base}",
             where="abstract",
-            interval=lead(mnist, BOLT, base, "area"),
+            interval=lead(mnist, BOLT, base, "area", len(RIVALS)),
             unit="points of the curve's mean after the warm-up",
-            replicates=seeds(mnist),
+            replicates=f"{seeds(mnist)}, {len(RIVALS)} rivals together",
             scale=mnist["scale"].iloc[0],
         )
         for base in RIVALS
@@ -367,34 +409,67 @@ def steadier(regression: DataFrame, mnist: DataFrame) -> list[Claim]:
     return [*found, claim]
 
 
-def watched(row: str) -> list[tuple[theory.Look, ...]]:
-    """Eight runs of Table 1 with two groups, done again and watched."""
-    return [theory.watched(f"table1_d{D}_noniid", row, seed) for D, seed in WATCHED]
+def watched(
+    row: str, runs: Sequence[tuple[str, int]] = WATCHED
+) -> list[tuple[theory.Look, ...]]:
+    """Some runs of the tables, done again and watched."""
+    return [theory.watched(table, row, seed) for table, seed in runs]
 
 
 def every_round() -> list[Claim]:
-    """What is claimed of the update in every round, in eight runs of Table 1."""
+    """What is claimed of the update in every round, in runs that are watched."""
     runs = watched(BOLT)
-    quiet = 0
-    descending = 0
-    for run in runs:
-        quiet += mean_below([look.noise for look in run], 1.0)
-        descending += never_rises([look.loss for look in run])
+    noise = [geometric_mean([look.noise for look in run]) for run in runs]
+    descending = sum(never_rises([look.loss for look in run]) for run in runs)
+    lots = []
+    for run, (table, seed) in zip(runs, WATCHED, strict=True):
+        lots.append(rises(theory.global_losses(table, "FedAvg", seed)[-len(run) :]))
+    own = [rises([look.loss for look in run]) for run in runs]
+    far = watched(BOLT, WATCHED_SYNTHETIC)
+    least = min(look.alignment for run in far for look in run)
     return [
-        _counted("Its updates vary less than those of lots", "abstract", quiet),
         _counted(
-            "Assumption A3: every update points downhill",
+            "Its updates vary less than those of lots",
+            "abstract",
+            sum(x < 1 for x in noise),
+            f", {min(noise):.2f} to {max(noise):.2f} times as much on average over a "
+            "run's rounds",
+        ),
+        _counted(
+            "Assumption A3, near the minimum (regression): the mean update points "
+            "downhill",
             "B.4",
             aligned(runs),
             how_often("uphill", map(uphill, runs)),
+        ),
+        Claim(
+            statement="Assumption A3, far from it (Synthetic): the mean update points "
+            "downhill",
+            where="B.4",
+            interval=exactly(aligned(far)),
+            threshold=len(far) - 0.5,
+            unit=f"of {len(far)} runs",
+            replicates=f"{len(far)} seeds, ⟨G, ∇L⟩ / ‖∇L‖² at least {least:.2f}",
+            scale="100 clients, laptop scale, watched",
         ),
         _counted(
             "The global loss never rises",
             "4",
             descending,
-            how_often("up", map(rises, runs)),
+            f"{how_often('up', own)} (FedAvg's in {min(lots):.0%} to {max(lots):.0%})",
         ),
     ]
+
+
+def soft_choice(synthetic: DataFrame) -> Claim:
+    """Section 3: to draw by the score is better than to take the best."""
+    return Claim(
+        statement="Synthetic: a draw by the score is better than the greedy choice",
+        where="3",
+        interval=lead(synthetic, BOLT, GREEDY),
+        replicates=seeds(synthetic),
+        scale=LAPTOP,
+    )
 
 
 def _counted(statement: str, where: str, runs: int, detail: str = "") -> Claim:
@@ -405,7 +480,7 @@ def _counted(statement: str, where: str, runs: int, detail: str = "") -> Claim:
         interval=exactly(runs),
         threshold=len(WATCHED) - 0.5,
         unit=f"of {len(WATCHED)} runs",
-        replicates=f"4 seeds, D = 1 and 2{detail}",
+        replicates=f"{EIGHT}{detail}",
         scale=SEEN,
         ours=where == "ours",
     )
@@ -416,9 +491,9 @@ def uphill(run: Sequence[theory.Look]) -> float:
     return float(np.mean([look.alignment <= 0 for look in run]))
 
 
-def rises(run: Sequence[theory.Look]) -> float:
-    """In which share of a run's rounds the global loss is above that before."""
-    return float(np.mean(np.diff([look.loss for look in run]) > 0))
+def rises(losses: Sequence[float]) -> float:
+    """In which share of a run's rounds its loss is above that before."""
+    return float(np.mean(np.diff(losses) > 0))
 
 
 def how_often(what: str, shares: Iterable[float]) -> str:
@@ -432,9 +507,9 @@ def aligned(runs: Iterable[Sequence[theory.Look]]) -> int:
     return sum(min(look.alignment for look in run) > 0 for run in runs)
 
 
-def mean_below(numbers: Sequence[float], bound: float) -> bool:
-    """Whether the geometric mean is below a bound."""
-    return float(np.mean(np.log(numbers))) < math.log(bound)
+def geometric_mean(numbers: Sequence[float]) -> float:
+    """The number whose logarithm is the mean of theirs."""
+    return float(np.exp(np.mean(np.log(numbers))))
 
 
 def never_rises(numbers: Sequence[float]) -> bool:
@@ -445,7 +520,50 @@ def never_rises(numbers: Sequence[float]) -> bool:
 # --- theory ---------------------------------------------------------------------------
 
 
-def theory_claims() -> list[Claim]:
+def theorems() -> list[Claim]:
+    """Lemma, propositions and corollaries, where their assumptions are fulfilled."""
+    found = theory.linear_prediction()
+    zero = "20 random covariances, means of zero"
+    return [
+        _proved(
+            "Lemma 1, Proposition 1, Corollary 1: what the clients in A tell of all",
+            "3.1",
+            found["sets"],
+            "sets of clients",
+            zero,
+        ),
+        _proved(
+            "Proposition 2, Corollary 2: what one client tells of another",
+            "3.1",
+            found["pairs"],
+            "pairs of clients",
+            zero,
+        ),
+        _proved(
+            "Proposition A3: if A3 holds, the gradient ends in the neighbourhood ε",
+            "B.4",
+            theory.neighbourhood(),
+            "learning rates",
+            "a policy without bias, coalitions that stay",
+        ),
+    ]
+
+
+def _proved(
+    statement: str, where: str, found: theory.Agreement, cases: str, replicates: str
+) -> Claim:
+    return Claim(
+        statement=statement,
+        where=where,
+        interval=exactly(found.right),
+        threshold=found.cases - 0.5,
+        unit=f"of {found.cases} {cases}",
+        replicates=replicates,
+        scale="a toy",
+    )
+
+
+def not_testable() -> list[Claim]:
     """What no run here can decide, with the reason."""
     return [
         Claim(
@@ -465,6 +583,11 @@ def theory_claims() -> list[Claim]:
             where="4",
             reason="no number is named, and seconds depend on the machine; see the "
             "chapter's timings",
+        ),
+        Claim(
+            statement="30 rounds of warm-up and 300 weights are a good compromise",
+            where="C.2",
+            reason="the paper names no measure, and no run of ours has others",
         ),
         Claim(
             statement="Secure aggregation can protect the models",
@@ -487,11 +610,13 @@ def our_questions(
         *which_part(_cell(regression, 1, "non-IID"), synthetic, mnist),
         *controls(regression, synthetic, mnist),
         _counted(
-            "Corrected, Assumption A3: every update points downhill",
+            "Corrected, Assumption A3 near the minimum: the mean update points "
+            "downhill",
             "ours",
             aligned(watched(CORRECTED)),
             how_often("uphill", map(uphill, watched(CORRECTED))),
         ),
+        nearer_than_lots(),
         rank_of_estimates(),
         twenty_runs(),
     ]
@@ -535,6 +660,22 @@ def score_lowers_noise() -> Claim:
     )
 
 
+def nearer_than_lots() -> Claim:
+    """Whether updates are nearer to the gradient than those of lots, with the squared
+    bias counted.
+    """
+    found = []
+    for run in watched(BOLT):
+        found.append(geometric_mean([look.error for look in run]))
+    return _counted(
+        "With the bias counted, its updates are nearer to the gradient than lots",
+        "ours",
+        sum(x < 1 for x in found),
+        f", {min(found):.2f} to {max(found):.2f} times the squared error of lots, on "
+        "average over a run's rounds",
+    )
+
+
 def which_part(D1: DataFrame, synthetic: DataFrame, mnist: DataFrame) -> list[Claim]:
     """Coalitions or score?"""
     less = "% less sd over the last 5 rounds"
@@ -552,9 +693,9 @@ def which_part(D1: DataFrame, synthetic: DataFrame, mnist: DataFrame) -> list[Cl
             less,
         ),
         _ask(
-            "Regression, D = 1: any groups of these sizes would do",
+            "Regression, D = 1: steadier than other lots (shuffled)",
             D1,
-            per_cent_less(D1, SHUFFLED, "FedAvg", "log_unrest"),
+            per_cent_less(D1, BOLT, SHUFFLED, "log_unrest"),
             less,
         ),
         _ask(
@@ -580,6 +721,14 @@ def controls(
             "%",
         )
         found.append(claim)
+        if WEIGHTED in set(part["row"]):
+            claim = _ask(
+                f"Regression, D = {D}: the coalition's weight alone lowers the error",
+                part,
+                per_cent_less(part, WEIGHTED, BOLT, "log_mse"),
+                "%",
+            )
+            found.append(claim)
     return [
         *found,
         _ask(
@@ -599,7 +748,7 @@ def controls(
             lead(synthetic, BOLT, "FedAvg"),
         ),
         _ask(
-            "Synthetic: coalitions beat groups of the same sizes",
+            "Synthetic: more accurate than other lots (shuffled)",
             synthetic,
             lead(synthetic, BOLT, SHUFFLED),
         ),
@@ -635,27 +784,30 @@ def twenty_runs() -> Claim:
     """
     fewest = int(figures.runs_needed()["runs"].min())
     return Claim(
-        statement="Twenty unpaired runs would show a lead of Table 1, two groups",
+        statement="If ± is over runs: twenty unpaired runs would show a lead of Table "
+        "1, two groups",
         where="ours",
         interval=exactly(20 - fewest),
         unit="runs to spare",
-        replicates="the easiest of its comparisons",
+        replicates=f"{fewest} are needed for the easiest of its comparisons",
         scale="the paper's own Table 1",
         ours=True,
     )
 
 
-# The abstract's promises, in its order: convergence under mild assumptions stands for
-# A3, accuracy for one line per experiment against uniform sampling. Chosen without
-# regard to the verdicts.
+# For the first screen: all that the paper claims against uniform sampling and that runs
+# here can judge, by experiment; and Assumption A3. Chosen without regard to the
+# verdicts.
 HEADLINES = (
     "Its updates vary less than those of lots",
-    "Assumption A3: every update points downhill",
+    "Regression, D = 1: steadier than FedAvg",
+    "Regression, D = 2: steadier than FedAvg",
+    "MNIST: steadier than FedAvg",
     "Regression, D = 1: lower error than FedAvg",
     "Regression, D = 2: lower error than FedAvg",
     "MNIST: more accurate than FedAvg",
-    "CIFAR-10: more accurate than FedAvg",
-    "CIFAR-10: more accurate than all six",
-    "CIFAR-100: more accurate than all six",
     "MNIST: converges faster than FedAvg",
+    "CIFAR-10: more accurate than FedAvg",
+    "Assumption A3, near the minimum (regression): the mean update points downhill",
+    "Assumption A3, far from it (Synthetic): the mean update points downhill",
 )

@@ -33,6 +33,16 @@ PICK = "as released, uniform pick"
 CORRECTED = "FedCVR-Bolt corrected"
 SHUFFLED = "as released, shuffled coalitions"
 TURNS = "FedAvg in turn"
+GREEDY = "as released, β = inf"
+WEIGHTED = "as released, weight of the coalition"
+ALONE = {  # what the corrected method changes on the regression, one at a time
+    "as released, centred": "changes instead of models",
+    "as released, innovation": "innovation",
+    WEIGHTED: "the weight of the coalition",
+    "as released, spectral clustering": "spectral clustering",
+}
+# Shuffled coalitions are lots once more, and pictures say so.
+SHOWN = {SHUFFLED: "other lots (shuffled)"}
 RIVALS = ("FedAvg", "Power-of-Choice", "Active FL")
 ONE_FIT = "one fit to all data"  # least squares on all training data: nobody's method
 
@@ -65,7 +75,7 @@ def records(*names: str, profile: str = "laptop") -> DataFrame:
     for name in names:
         runs = tasks.TABLES[name](profile)
         frame = read(PAPER, name, runs, last=LAST, course=True)
-        value = "mse" if name in REGRESSION else "accuracy"
+        value = "mse" if name.startswith("table1") else "accuracy"
         warmups = [getattr(task.method, "warmup", None) for task in runs]
         warmup = max(w for w in warmups if w is not None)
         frame["unrest"] = [course[value][-LAST:].std() for course in frame["course"]]
@@ -88,9 +98,14 @@ def area(course: DataFrame, value: str, start: int) -> float:
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
+def recorded(*names: str) -> list[str]:
+    """Those of some tables that have records."""
+    return [name for name in names if (results(PAPER) / f"{name}.json").exists()]
+
+
 def regression() -> DataFrame:
-    """Table 1's runs."""
-    frame = records(*REGRESSION)
+    """Table 1's runs, and those with one switch at a time where they have been made."""
+    frame = records(*REGRESSION, *recorded("table1_parts"))
     frame["log_mse"] = np.log(frame["mse"])
     frame["log_unrest"] = np.log(frame["unrest"])
     return frame
@@ -98,7 +113,8 @@ def regression() -> DataFrame:
 
 def synthetic() -> DataFrame:
     """The runs on Synthetic(1, 1), under one name."""
-    frame = records("synthetic_rivals", "synthetic_parts")
+    more = recorded("synthetic_beta")
+    frame = records("synthetic_rivals", "synthetic_parts", *more)
     return frame.assign(dataset="synthetic")
 
 
@@ -354,7 +370,8 @@ def mnist_measures() -> tables.Table:
         caption += " Balanced accuracy and macro-F1 are those of the last round."
     caption += (
         " Accuracies and F1 in %; unrest is the sd of accuracy over the last five "
-        "rounds, in points. Evenness is 1 if all clients trained equally often."
+        "rounds, in points. Evenness is 1 if all clients trained equally often. MB "
+        "sent: both ways, over the whole run, with the models sent to ask for a loss."
     )
     names = ("row", *heads.values(), "evenness", "MB sent")
     return tables.words(names, rows, caption, kind="numbers")
@@ -391,11 +408,108 @@ def mnist_in_words(judged: Sequence[claims.Claim]) -> str:
     asked = {claim.statement: claim for claim in judged}
     ahead = asked["MNIST: more accurate than FedAvg"]
     score = asked["MNIST: the score adds accuracy"]
+    runs = ahead.replicates.split(",")[0]
     return (
-        f"On MNIST ({ahead.scale}, {ahead.replicates}) the released method's accuracy "
-        f"minus FedAvg's is {_points(ahead)}; minus the same method's without the "
-        f"score, {_points(score)}."
+        f"**MNIST** ({ahead.scale}, {runs}). FedCVR-Bolt's accuracy minus FedAvg's: "
+        f"{_points(ahead)}. The score's own share, with it minus without: "
+        f"{_points(score)}."
     )
+
+
+def against(frame: DataFrame, base: str = "FedAvg") -> str:
+    """Which rows are ahead of a base, behind it, or not to be told from it, in words.
+
+    By the paired 95 % interval of each row alone.
+    """
+    ahead = []
+    behind = []
+    level = []
+    for cell in differences(frame, base).itertuples():
+        words = f"*{SHOWN.get(cell.row, cell.row)}* ({cell.mean:+.1f})"
+        if cell.low > 0:
+            ahead.append(words)
+        elif cell.high < 0:
+            behind.append(words)
+        else:
+            level.append(words)
+    parts = [
+        f"{name}: {', '.join(rows)}"
+        for name, rows in (
+            (f"ahead of {base}", ahead),
+            (f"behind {base}", behind),
+            ("not to be told from it", level),
+        )
+        if rows
+    ]
+    return "; ".join(parts)
+
+
+def own_in_words() -> str:
+    """What the runs at the paper's own scale tell; "" without runs."""
+    words = []
+    for dataset in ("mnist", "cifar10"):
+        own = own_scale(dataset)
+        if own is not None:
+            words.append(
+                f"**{TITLES[dataset]} at the paper's scale**: {tasks.SCALES['paper']} "
+                f"of ten epochs, all images, {seeds(own)}. In points of accuracy, by "
+                f"each row's own interval: {against(own)}. (The verdicts below judge "
+                "three rivals together.)"
+            )
+    return "\n\n".join(words)
+
+
+def laptop_in_words() -> str:
+    """What the runs at laptop scale tell, as far as there are no larger ones."""
+    laptop = tasks.SCALES["laptop"]
+    fewer = (
+        f"{len(laptop.seeds)} seeds most intervals are wide, and with {laptop.P} "
+        "clients a round the method has half the paper's coalitions"
+    )
+    if own_scale("mnist") is not None:
+        return f"At laptop scale runs tell less: with {fewer}."
+    return (
+        "At laptop scale our models are about as good as the paper's on MNIST, but "
+        f"with {fewer}. FedCVR-Bolt can hardly be told from FedAvg, in any of its "
+        "versions, nor the score's part from the coalitions'."
+    )
+
+
+def alone_in_words() -> str:
+    """Which change of the corrected method does what on the regression."""
+    frame = regression()
+    if not set(ALONE) <= set(frame["row"]):
+        return (
+            "Which of the four changes of *corrected* does it, these runs do not tell: "
+            "on the regression we have not run them one by one."
+        )
+    words = []
+    for D in (1, 2):
+        part = frame[(frame["D"] == D) & (frame["heterogeneity"] == "non-IID")]
+        cells = differences(part, BOLT, "log_mse").set_index("row")
+        each = []
+        for row, name in ALONE.items():
+            mean, low, high = cells.loc[row, ["mean", "low", "high"]]
+            each.append(f"{name} {mean:+.1f} % ({low:+.1f} to {high:+.1f})")
+        words.append(f"D = {D}: {', '.join(each)}.")
+    return (
+        "What does one change of *corrected* alone do to the error as released? "
+        + " ".join(words)
+    )
+
+
+def louder_in_words() -> str:
+    """What a moderately louder score does on Synthetic."""
+    frame = synthetic()
+    rows = [f"as released, β = {beta}" for beta in (3, 10, 30)]
+    if not set(rows) <= set(frame["row"]):
+        return "Nothing between 1 and 100 was run."
+    cells = differences(frame, PICK).set_index("row")
+    each = []
+    for row in rows:
+        mean, low, high = cells.loc[row, ["mean", "low", "high"]]
+        each.append(f"{row.split(', ')[1]} {mean:+.1f} ({low:+.1f} to {high:+.1f})")
+    return f"In between, points against a uniform pick: {', '.join(each)}."
 
 
 def _points(claim: claims.Claim) -> str:
@@ -403,7 +517,8 @@ def _points(claim: claims.Claim) -> str:
     assert claim.interval is not None
     mean, low, high = claim.interval
     ends = f" ({low:+.1f} to {high:+.1f})" if low < high else ""
-    return f"{mean:+.1f} points{ends}: *{claim.verdict}*"
+    because = f", since {claim.why}" if claim.verdict == "fails" else ""
+    return f"{mean:+.1f} points{ends}: *{claim.verdict}*{because}"
 
 
 def said_of_images(judged: Sequence[claims.Claim]) -> str:
@@ -417,11 +532,10 @@ def said_of_images(judged: Sequence[claims.Claim]) -> str:
     tested = [claim for claim in about["MNIST"] if claim.interval is not None]
     for scale in dict.fromkeys(claim.scale for claim in tested):
         part = [claim for claim in tested if claim.scale == scale]
-        counts = claims.tally(part)
+        runs = part[0].replicates.split(",")[0]
         words.append(
-            f"On MNIST ({scale}, {part[0].replicates}) we judge {len(part)} "
-            f"claims; number that hold: {counts['holds']}, fail: {counts['fails']}, "
-            f"are open: {counts['open']}."
+            f"On MNIST ({scale}, {runs}) we judge {len(part)} claims: "
+            f"{claims.counted(part)}."
         )
     for title in (TITLES["cifar10"], TITLES["cifar100"]):
         for claim in about[title]:
@@ -620,11 +734,13 @@ def choice_over_beta(
     """How freely representatives are drawn, for any β; dotted: the paper's β = 1."""
     fig, axes = _figure(1, 1, 6.4, 3.2)
     ax = axes[0, 0]
-    colours = (RELEASED_COLOUR, RELEASED_COLOUR, CORRECTED_COLOUR, COLOURS[4])
     for i, (name, past) in enumerate(runs.items()):
         free = [theory.freedom(past, beta) for beta in betas]
-        line = f"{MARKERS[i]}{DASHES[i]}"
-        ax.semilogx(betas, free, line, color=colours[i], markersize=4, label=name)
+        line = f"{MARKERS[i]}{DASHES[i % len(DASHES)]}"
+        colour = CORRECTED_COLOUR if name == "corrected" else RELEASED_COLOUR
+        if "digits" in name:
+            colour = COLOURS[4]
+        ax.semilogx(betas, free, line, color=colour, markersize=4, label=name)
     ax.axvline(1, color="0.5", linestyle=":")
     ax.set(xlabel="β", ylabel="entropy, as a share of lots", ylim=(0, 1.05))
     ax.legend(fontsize=8.5)
@@ -728,7 +844,8 @@ def forest(
             ax.set_xlim(limits)
         ax.set(title=title, xlabel=xlabel)
         ax.grid(axis="y", color=FAINT)
-    axes[0, 0].set_yticks(range(len(names)), names)
+    shown = [SHOWN.get(name, name) for name in names]
+    axes[0, 0].set_yticks(range(len(names)), shown)
     axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
     return fig
 
@@ -745,13 +862,19 @@ def _beyond(ax: Axes, mean: float, place: int, limits: tuple[float, float]) -> N
 
 
 def learning(rows: Sequence[str]) -> Figure:
-    """Accuracy over the rounds on Synthetic and MNIST; mean and spread over seeds."""
+    """Accuracy over the rounds on Synthetic and MNIST; mean and spread over seeds.
+
+    MNIST's axis begins at the lowest accuracy after the first third of the rounds.
+    """
     digits = mnist()
+    shown = digits.loc[digits["row"].isin(rows), "course"]
     fig, axes = _figure(2, 1, 6.6, 6.2)
     frames = (records("synthetic_rivals"), digits)
     for ax, frame in zip(axes[:, 0], frames, strict=True):
         runs = {row: list(frame.loc[frame["row"] == row, "course"]) for row in rows}
         plots.curves(runs, "accuracy", ax=ax)
+    late = min(course["accuracy"].iloc[len(course) // 3 :].min() for course in shown)
+    axes[1, 0].set_ylim(bottom=late)  # the first third would hide the differences
     axes[0, 0].set_title("Synthetic(1, 1)")
     axes[1, 0].set_title(f"MNIST, {digits['scale'].iloc[0]}, {seeds(digits)}")
     axes[0, 0].get_legend().remove()

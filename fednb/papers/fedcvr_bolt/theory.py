@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -157,6 +157,8 @@ class Look(NamedTuple):
     noise: float  # σ², relative to that of as many clients drawn by lot
     noise_of_uniform_pick: float  # the same if β were 0
     bias: float  # ‖G - ∇L‖² / ‖∇L‖²
+    # E‖g - ∇L‖², variance and squared bias together, relative to that by lot
+    error: float
     loss: float  # the global loss, on training data
 
 
@@ -186,11 +188,13 @@ def looks(
         uniform = policy(each, coalitions, 1 / sizes[coalitions], weights)[1]
         lots = noise_of_lots(each, len(now.picked))
         steepness = true @ true
+        off = np.square(G - true).sum()
         look = Look(
             alignment=float(G @ true / steepness),
             noise=variance / lots,
             noise_of_uniform_pick=uniform / lots,
-            bias=float(np.square(G - true).sum() / steepness),
+            bias=float(off / steepness),
+            error=float((variance + off) / lots),
             loss=float(alpha @ fed.loss(now.theta).double().numpy()),
         )
         found.append(look)
@@ -264,12 +268,75 @@ class LinearClients:
         return {"visits": self._visits.copy()}
 
 
+def clients_of(task: Task) -> Federation | LinearClients:
+    """The federation of a task; that of Table 1 trains by a formula."""
+    if str(task.dataset).startswith("regression"):
+        return LinearClients(task)
+    return task.federation()
+
+
 @cache
 def watched(table: str, row: str, seed: int) -> tuple[Look, ...]:
-    """A run of Table 1 done again, looked at in each round after its warm-up."""
+    """A run of a table done again, looked at in each round after its warm-up.
+
+    For tables whose clients have equal sizes: see `looks`.
+    """
     task = task_of(table, row, seed)
-    past = follow(task.method, LinearClients(task), task.rounds)
-    return tuple(looks(task.method, past, LinearClients(task)))
+    past = follow(task.method, clients_of(task), task.rounds)
+    return tuple(looks(task.method, past, clients_of(task)))
+
+
+@cache
+def global_losses(table: str, row: str, seed: int) -> tuple[float, ...]:
+    """The global loss at the beginning of each round of a run, whatever its method."""
+    task = task_of(table, row, seed)
+    fed = clients_of(task)
+    alpha = (fed.n / fed.n.sum()).double().numpy()  # (K,)
+    past = follow(task.method, clients_of(task), task.rounds)
+    return tuple(float(alpha @ fed.loss(now.theta).double().numpy()) for now in past)
+
+
+# --- section 3.1 ----------------------------------------------------------------------
+
+
+class Agreement(NamedTuple):
+    """In how many of some cases a statement is right."""
+
+    right: int
+    cases: int
+
+
+def linear_prediction(matrices: int = 20, K: int = 5) -> dict[str, Agreement]:
+    """Section 3.1's formulas against plain geometry, for random covariances.
+
+    Write clients of mean zero as θ = B x, with independent x of variance one. Then C =
+    B Bᵀ, a linear prediction is a projection onto rows of B, and the variance that it
+    explains is the squared length of the projection.
+    """
+    rng = np.random.default_rng(0)
+    sets = []
+    pairs = []
+    for _ in range(matrices):
+        B = rng.normal(size=(K, K + 2))
+        C = B @ B.T
+        alpha = rng.dirichlet(np.ones(K))
+        for A in [A for n in (1, 2, 3) for A in combinations(range(K), n)]:
+            slopes = np.linalg.lstsq(B[list(A)].T, alpha @ B, rcond=None)[0]
+            explained = np.square(slopes @ B[list(A)]).sum()
+            lemma = np.allclose(slopes, reference.projection(C, alpha, A))
+            v = reference.subset_reduction(C, alpha, A)
+            sets.append(lemma and np.isclose(explained, v))
+            if len(A) == 1:
+                alone = reference.variance_reduction([C], alpha)[A[0]]
+                sets[-1] = sets[-1] and np.isclose(alone, v)
+        for j, k in permutations(range(K), 2):
+            rho = C[j, k] / np.sqrt(C[j, j] * C[k, k])
+            slope = B[j] @ B[k] / np.square(B[k]).sum()
+            pairs.append(np.isclose(slope, rho * np.sqrt(C[j, j] / C[k, k])))
+    return {
+        "sets": Agreement(sum(map(bool, sets)), len(sets)),
+        "pairs": Agreement(sum(map(bool, pairs)), len(pairs)),
+    }
 
 
 # --- subsets --------------------------------------------------------------------------
@@ -393,6 +460,25 @@ def ends(
             path = settle(clients, coalitions, w, eta, rounds)
             found[f"weight: {name}"].append(float(path[rounds // 2 :].mean()))
     return found
+
+
+def neighbourhood(etas: Sequence[float] = (0.5, 0.2, 0.1, 0.05)) -> Agreement:
+    """For how many learning rates ‖∇L‖² ends within a tenth of Proposition A3's ε.
+
+    On a toy that fulfils its assumptions: clients with goals, coalitions that stay, and
+    weights without bias. There L = c = 1 and ε = η σ² / (2 - η).
+    """
+    rng = np.random.default_rng(0)
+    sides = np.repeat([0, 1, 2], [10, 6, 4])
+    z = np.array([[0, 0], [4, 0], [2, 3]])[sides] + 0.8 * rng.normal(size=(20, 2))
+    weights = np.bincount(sides) / len(sides)
+    _, variance = policy(z, sides, 1 / np.bincount(sides)[sides], weights)
+    right = 0
+    for eta in etas:
+        path = settle(towards(z), sides, weights, eta, round(1000 / eta))
+        end = path[len(path) // 10 :].mean()
+        right += bool(np.isclose(end, eta * variance / (2 - eta), rtol=0.1))
+    return Agreement(right, len(etas))
 
 
 # --- Table 1 --------------------------------------------------------------------------

@@ -3,12 +3,13 @@
 | module | what |
 |---|---|
 | `claims` | the paper's claims, judged on the records |
+| `deals` | which classes the tables' clients hold |
 | `figures` | its records as frames and pictures |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, figures, tasks, theory
+from . import claims, deals, figures, tasks, theory
 
-__all__ = ["claims", "figures", "tasks", "theory"]
+__all__ = ["claims", "deals", "figures", "tasks", "theory"]

@@ -5,6 +5,7 @@
 | F after the E, M and local step | F_E, F_M, F_L; F_0 is that of the round before |
 | R after the same steps | R_E, R_M, R_L |
 | U, B, β, σ² | U, B, beta, noise: σ² of a batch, 0 if a step sees all data |
+| B of the training before the M step | B_before |
 | Q, η | Q, eta |
 """
 
@@ -67,6 +68,7 @@ def trace(
     # before the first local update nobody has a model to cluster
     first = descend(fed, fed.start().repeat(fed.K, 1), step, Q, batch)
     omega = first.rows
+    gradients = first.gradients
     labels = weighted_kmeans(omega, lam, clusters, fed.draw())
     Omega = mean_by(omega, lam, labels, old=omega[:clusters])  # (C, D)
     loss = average(first.losses[-1], lam)
@@ -76,6 +78,7 @@ def trace(
         line["F_0"] = kmeans_objective(omega, lam, labels, Omega)
         labels = sqdist(omega, Omega).argmin(1)  # Expectation
         line["F_E"] = kmeans_objective(omega, lam, labels, Omega)
+        line["B_before"] = worst_step(gradients, lam, labels)  # of Lemma A.4
         Omega = mean_by(omega, lam, labels, old=Omega)  # Maximization
         line["F_M"] = kmeans_objective(omega, lam, labels, Omega)
         if factor is not None and U is not None:  # (K,) Theorem 6.2
@@ -83,20 +86,25 @@ def trace(
         # Distribution, local update
         local = descend(fed, Omega[labels], step, Q, batch)
         omega = local.rows
+        gradients = local.gradients
         loss = average(local.losses[-1], lam)
         line["F_L"] = kmeans_objective(omega, lam, labels, Omega)
         line["R_M"] = average(local.losses[0], lam)
         line["R_L"] = loss
-        of_steps = [clusterability(q, lam, labels) for q in local.gradients]
-        line["B"] = torch.stack(of_steps).amax(0)  # (C,) Eq. 5, at its worst
-        line["U"] = local.gradients.norm(dim=2).max()
-        squares = local.gradients.pow(2).sum(2).mean(0)  # (K,)
+        line["B"] = worst_step(gradients, lam, labels)
+        line["U"] = gradients.norm(dim=2).max()
+        squares = gradients.pow(2).sum(2).mean(0)  # (K,)
         line["squared_gradient"] = average(squares, lam)  # a term of Eq. 10
         line["noise"] = average(local.noise.mean(0), lam)  # σ² of Assumption 6.7
         line["eta"] = step.mean()
         line["labels"] = labels
         lines.append({name: _plain(value) for name, value in line.items()})
     return lines
+
+
+def worst_step(gradients: Tensor, lam: Tensor, labels: Tensor) -> Tensor:  # (C,)
+    """B of Eq. 5 for each cluster: the largest of Q steps, gradients (Q, K, D)."""
+    return torch.stack([clusterability(q, lam, labels) for q in gradients]).amax(0)
 
 
 def descend(
@@ -301,6 +309,26 @@ def promise(past: DataFrame) -> DataFrame:
     bound = rate_bound(T, delta, Q, ETA, toy_smoothness(), B, U, noise)
     measured = past["squared_gradient"].expanding().mean()  # Eq. 10
     return pd.DataFrame({"promised": bound, "measured": measured, "B": B, "U": U})
+
+
+def rise_after_a_change() -> tuple[float, float]:
+    """The rise of R in an M step after a client changed cluster, and Lemma A.4's bound.
+
+    Eq. 30 lets all members of a cluster start from one model. Here one of two clients
+    did not. Both have losses (w - c)² / 2 of one parameter and take one step.
+    """
+    eta = 0.5
+    c = torch.tensor([-1.2, -0.2], dtype=torch.float64)
+    starts = torch.tensor([0.0, 1.0], dtype=torch.float64)  # also the two old centres
+    lam = torch.ones(2)
+    slopes = starts - c  # (K,) the gradients: 1.2 for both
+    omega = starts - eta * slopes
+    labels = sqdist(omega[:, None], starts[:, None]).argmin(1)  # both join the first
+    Omega = mean_by(omega[:, None], lam, labels, old=starts[:, None])[labels, 0]
+    rise = ((Omega - c).pow(2) - (omega - c).pow(2)).mean() / 2
+    B = clusterability(slopes[:, None], lam, labels)
+    bound = eta * B.max() * slopes.abs().max() ** 2  # Q = 1
+    return float(rise), float(bound)
 
 
 def _plain(value: Any) -> Any:
