@@ -139,7 +139,7 @@ def jumps() -> Claim:
     gains = [100 * figures.jump(own, plain, VALUE) for own, plain in pairs]
     gains = [gain for gain in gains if not math.isnan(gain)]  # it split in time
     statement = "Accuracy jumps at splits"
-    scale = with_rule(LONG)
+    scale = with_rule("CIFAR-100, 30 clients, 480 rounds; at equal rounds")
     if not gains:
         return Claim(statement, "Figure 2", reason=f"{NEVER_SPLIT} ({scale})")
     replicates = f"{len(gains)} seeds that split in time"
@@ -492,9 +492,9 @@ def over_splitting() -> list[Claim]:
 
 
 def without_least_size() -> list[Claim]:
-    """The same for Algorithm 2 to the letter, and a look before P is at rest."""
+    """The bound of Algorithm 2 to the letter, and a look before P is at rest."""
     plays = figures.null_splits("one look").query("version == 'as printed'")
-    start = "The same with no least size and a look before P rests"
+    start = "The bound, no least size, an early look: equal clients stay together"
     return [
         _left_together(f"{start}, {size}", "ours", own, ours=True)
         for size, own in _by_size(plays).items()
