@@ -440,6 +440,41 @@ def saliency(
     return fig
 
 
+def mean_maps(arms_: DataFrame, rows: Sequence[str], names: Sequence[str]) -> Figure:
+    """Figures 5, 15, 16 without the images: where the models of each method look.
+
+    Mean GradCAM maps of one class for each hidden group, `explain.group_maps`, in the
+    first run of some data sets: methods below each other.
+    """
+    one = arms_[(arms_["seed"] == arms_["seed"].min()) & arms_["data"].isin(names)]
+    first = one.iloc[0]
+    one = one[
+        (one["overlap"] == first["overlap"]) & (one["balance"] == first["balance"])
+    ]
+    found = one.set_index(["data", "row"])["maps"]
+    names = [name for name in names if name in set(one["data"])]
+    groups = len(found.iloc[0])
+    fig, axes = _figure(
+        len(rows), groups * len(names), 1.3 * groups * len(names), 1.35 * len(rows)
+    )
+    axes = np.reshape(axes, (len(rows), -1))
+    for row, line in zip(rows, axes, strict=True):
+        maps = [each for name in names for each in found[name, row]]
+        for ax, each in zip(line, maps, strict=True):
+            ax.imshow(each["map"], vmin=0, vmax=100)
+            ax.set(xticks=[], yticks=[])
+            ax.grid(False)
+        line[0].set_ylabel(row, rotation=0, ha="right", va="center")
+    titles = [
+        f"{name}:\nclass {each['class']}"
+        for name in names
+        for each in found[name, rows[0]]
+    ]
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(title, size=9)
+    return fig
+
+
 def mean_curves(fed: Judge, state: arms.State) -> Figure:
     """Insertion and deletion curves of each arm, one row of pixels a step.
 
