@@ -679,12 +679,16 @@ def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
 def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     """One line per run and arm: its final scores, and what it would have cost alone.
 
+    ``maps`` are those of `explain.group_maps`, where the records have them.
+
     Records of `Arms` before its revision 2 do not tell an arm's own cost: there
     ``client_updates`` and ``bytes`` are those of the whole run.
     """
     import pandas as pd
 
     frame = tables.frame(tasks, path)
+    done = tables.by_key(path)
+    finals = [done[task.key]["metrics"]["final"] for task in tasks]
     rows = dict.fromkeys(name for task in tasks for name, _ in task.method.arms)
     whole = frame[[name for name in frame.columns if "|" not in name]]
     parts = []
@@ -693,6 +697,9 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
         own = own.rename(columns=lambda name: name.split("|")[1])
         common = whole.drop(columns=own.columns.intersection(whole.columns))
         part = pd.concat([common, own], axis=1).assign(row=row)
+        maps = [final.get(f"{row}|maps") for final in finals]
+        if any(maps):
+            part["maps"] = maps
         parts.append(part[own.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 
