@@ -727,11 +727,12 @@ def areas(mine: Runs) -> list[Claim]:
 
 
 def unseen_classes() -> Series:
-    """Insertion areas of the archive on images of classes that a model never saw.
+    """The archive's insertion areas on images of classes that a model's clients lack.
 
     Images of other clusters, for HDBSCAN on MNIST and Fashion-MNIST, without overlap:
-    there the archived clusters are the hidden groups, which have no class in common. So
-    areas of the true class would be near 0.
+    there the archived clusters are the hidden groups, which have no class in common,
+    and they have trained apart since the first rounds. So areas of the true class would
+    be near 0.
     """
     areas = figures.kept_archive()["explanations"]
     without = areas["data"].isin(GREY) & (areas["overlap"] == "non-overlapping")
