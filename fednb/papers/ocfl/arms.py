@@ -27,7 +27,7 @@ from ...views import Arms as Arms
 from ...views import ArmsState as State
 from ...views import tensor_bytes
 from ..common import as_text
-from .explain import insertion_deletion
+from .explain import group_maps, insertion_deletion
 
 # The clusterer of each row that is not "as released".
 CORRECTED = {
@@ -178,7 +178,8 @@ def late(
     Theirs is of the models that clients sent, before they are averaged. With
     ``detailed`` one row of pixels changes at a time instead of four, images of other
     clusters are explained too (``_out``), areas are also given as normalised per
-    image, and the mean curves of a cluster's own images are kept.
+    image, and the mean curves of a cluster's own images and the mean maps of a hidden
+    group's are kept.
     """
     gf1 = server_f1(fed, back.theta, x, y)
     personal = pf1[back.clients.cpu().numpy()]
@@ -201,11 +202,12 @@ def late(
 def detailed_explanations(
     fed: Federation, arm: Any, images: int, step: int
 ) -> dict[str, Any]:
-    """Areas of all modes, also normalised, and the mean curves of mode *in*.
+    """Areas of all modes, also normalised, the mean curves of mode *in*, and maps.
 
-    An area is None where no image is left: one cluster has nobody outside.
+    An area is None where no image is left: one cluster has nobody outside. ``maps`` are
+    those of `group_maps`.
     """
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {"maps": group_maps(fed, arm)}
     for mode, mark in {"in": "", "out": "_out", "server": "_server"}.items():
         found = insertion_deletion(
             fed, arm, mode, sample=images, step=step, detailed=True

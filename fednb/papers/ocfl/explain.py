@@ -236,6 +236,52 @@ def insertion_deletion(
     return pd.DataFrame(lines)
 
 
+def group_maps(
+    fed: Judge,
+    state: Any,
+    *,
+    sample: int = 20,
+    cells: int = 7,
+    explainer: Explainer = gradcam,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Where models look, without the pixels: a mean saliency map for each hidden group.
+
+    Of each group ``class`` is the one that its clients' test sets have most of. Up to
+    ``sample`` of their images of it are explained, each by the model that serves its
+    client: the same images whatever the ``state``. An image's map is scaled to the sum
+    1. ``map`` is the mean of these maps in ``cells`` x ``cells`` squares, in percent of
+    the largest.
+    """
+    truth = fed.truth.labels
+    if truth is None:
+        raise ValueError("group_maps: this federation has no hidden clusters")
+    out: list[dict[str, Any]] = []
+    for group in np.unique(truth):
+        numbers = []
+        owners = []
+        for k in np.flatnonzero(truth == group):
+            own = fed.sample_numbers(torch.as_tensor([k], device=fed.device))
+            numbers.append(own)
+            owners.append(torch.full((len(own),), int(k)))
+        pool, owner = torch.cat(numbers), torch.cat(owners)
+        _, y = fed.samples(pool)
+        most = int(y.bincount().argmax())
+        at = np.flatnonzero((y == most).cpu().numpy())
+        at = np.random.default_rng([seed, group]).permutation(at)[:sample]
+        maps = []
+        for k in owner[at].unique():
+            x, target = fed.samples(pool[at[owner[at].numpy() == int(k)]])
+            module = fed.network(state.theta[state.labels[k]])
+            maps.append(explainer(module, x, target))
+        found = torch.cat(maps)  # (n, H, W)
+        found = found / found.sum((1, 2), keepdim=True).clamp_min(1e-12)
+        small = F.adaptive_avg_pool2d(found.mean(0)[None], cells)[0]
+        percent = 100 * small / small.max().clamp_min(1e-12)
+        out.append({"class": most, "map": percent.round().int().tolist()})
+    return out
+
+
 def _pool(fed: Judge, members: Tensor, mode: str) -> Tensor:  # (N,)
     """Numbers of the samples of Algorithm 2, lines 8 to 13.
 

@@ -440,6 +440,41 @@ def saliency(
     return fig
 
 
+def mean_maps(arms_: DataFrame, rows: Sequence[str], names: Sequence[str]) -> Figure:
+    """Figures 5, 15, 16 without the images: where the models of each method look.
+
+    Mean GradCAM maps of one class for each hidden group, `explain.group_maps`, in the
+    first run of some data sets: methods below each other.
+    """
+    one = arms_[(arms_["seed"] == arms_["seed"].min()) & arms_["data"].isin(names)]
+    first = one.iloc[0]
+    one = one[
+        (one["overlap"] == first["overlap"]) & (one["balance"] == first["balance"])
+    ]
+    found = one.set_index(["data", "row"])["maps"]
+    names = [name for name in names if name in set(one["data"])]
+    groups = len(found.iloc[0])
+    fig, axes = _figure(
+        len(rows), groups * len(names), 1.3 * groups * len(names), 1.35 * len(rows)
+    )
+    axes = np.reshape(axes, (len(rows), -1))
+    for row, line in zip(rows, axes, strict=True):
+        maps = [each for name in names for each in found[name, row]]
+        for ax, each in zip(line, maps, strict=True):
+            ax.imshow(each["map"], vmin=0, vmax=100)
+            ax.set(xticks=[], yticks=[])
+            ax.grid(False)
+        line[0].set_ylabel(row, rotation=0, ha="right", va="center")
+    titles = [
+        f"{name}:\nclass {each['class']}"
+        for name in names
+        for each in found[name, rows[0]]
+    ]
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(title, size=9)
+    return fig
+
+
 def mean_curves(fed: Judge, state: arms.State) -> Figure:
     """Insertion and deletion curves of each arm, one row of pixels a step.
 
@@ -644,12 +679,16 @@ def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
 def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     """One line per run and arm: its final scores, and what it would have cost alone.
 
+    ``maps`` are those of `explain.group_maps`, where the records have them.
+
     Records of `Arms` before its revision 2 do not tell an arm's own cost: there
     ``client_updates`` and ``bytes`` are those of the whole run.
     """
     import pandas as pd
 
     frame = tables.frame(tasks, path)
+    done = tables.by_key(path)
+    finals = [done[task.key]["metrics"]["final"] for task in tasks]
     rows = dict.fromkeys(name for task in tasks for name, _ in task.method.arms)
     whole = frame[[name for name in frame.columns if "|" not in name]]
     parts = []
@@ -658,6 +697,9 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
         own = own.rename(columns=lambda name: name.split("|")[1])
         common = whole.drop(columns=own.columns.intersection(whole.columns))
         part = pd.concat([common, own], axis=1).assign(row=row)
+        maps = [final.get(f"{row}|maps") for final in finals]
+        if any(maps):
+            part["maps"] = maps
         parts.append(part[own.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 

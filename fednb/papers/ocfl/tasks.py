@@ -449,8 +449,9 @@ def local_work(profile: str, dataset: str) -> list[Task]:
     for 5 rounds instead of 20, and CFL's thresholds are ``laptop``'s; three seeds.
 
     Every clusterer looks in every round, FL+HC at ``THRESHOLDS``. Explanations are
-    judged on 50 images a cluster, one row of pixels a step. All of this was fixed
-    before the first of these runs.
+    judged on 50 images a cluster, one row of pixels a step; mean maps of 20 images a
+    hidden group stand for Figures 5, 15 and 16, as no image may be kept. All of this
+    was fixed before the first of these runs.
     """
     scale = SCALES[profile]
     splits = SPLITS

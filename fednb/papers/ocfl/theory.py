@@ -19,6 +19,7 @@ That is the fall and the rise. A model that starts between the goals sees only t
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -108,6 +109,7 @@ def common_round(theta: Tensor, mu: Tensor, R: Tensor) -> Tensor:
     return theta + R * (mu.mean(0) - theta)
 
 
+@cache
 def outcomes(
     separation: float, steps: int, noise: float, rounds: int = 8
 ) -> tuple[list[float], dict[str, list[float]]]:
