@@ -214,7 +214,9 @@ def level_quality() -> list[Claim]:
         if not equal:
             found = Interval(found.mean, math.nan, math.nan)
             how |= {"scale": with_rule(LEVELS), "reason": UNEQUAL}
-        printed = float(np.mean(_over_better_rival(paper, score)))
+        printed = None  # WADB has no upper end: two cells carry the paper's mean
+        if score == "was":
+            printed = float(np.mean(_over_better_rival(paper, score)))
         unit = score.upper()
         out.append(Claim(statement, "Tables 3, 6", found, printed, unit=unit, **how))
         longer = at_equal_updates(score)
