@@ -740,7 +740,8 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
 
 def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
     names = list(fedgwc.tasks.lookers(5))
-    common = {"rand": 0.49, "rand_of_one": 0.49, "groups": 2, "split": 0}
+    common = {"rand": 0.49, "rand_of_one": 0.49, "split": 0}
+    common |= {"setting": "noise, σ = 3"}
     lines = [
         common | {"rule": name, "seed": seed, "looks": [[900, 1, 0.49]] * looks}
         for name, looks in zip(names, [3, 3, 3, 2, 2, 2, 2], strict=True)
