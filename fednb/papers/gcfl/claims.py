@@ -941,7 +941,9 @@ def against_other_rivals(runs: DataFrame, scale: str) -> list[Claim]:
 def _pairs(runs: DataFrame) -> str:
     seeds = runs["seed"].nunique()
     cells = len(runs.drop_duplicates(figures.CELL))
-    return f"{cells} cell{'s' * (cells > 1)} × {seeds} seeds"
+    if cells == 1:
+        return f"{seeds} seeds"
+    return f"{cells} cells × {seeds} seeds"
 
 
 def _lead(runs: DataFrame, rival: str, value: str = "accuracy") -> Interval:
