@@ -178,19 +178,17 @@ def parts(steps: int) -> DataFrame:
     return runs[runs["row"].isin(_ablations() | {"GCFL"}) & _is_unlike(runs)]
 
 
-def crossed() -> DataFrame | None:
-    """ζ crossed with shield and normalisation, beside ζ = 0.01; None if not run yet.
+def crossed() -> DataFrame:
+    """ζ crossed with shield and normalisation, beside our ζ; 25 steps, six seeds.
 
     ``zeta`` is its value; ``row`` is GCFL or what it is without a part.
     """
     import pandas as pd
 
-    runs = whole_seeds("zeta")
-    if runs is None:
-        return None
+    runs = recorded("zeta")
     runs = runs.assign(row=runs["without"])
     ours = recorded("local_parts")
-    ours = ours[ours["row"].isin(runs["row"]) & ours["seed"].isin(runs["seed"])]
+    ours = ours[ours["row"].isin(runs["row"])]
     return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)
 
 
@@ -215,20 +213,13 @@ def nearer_over_zeta() -> DataFrame | None:
     return runs.assign(zeta=zetas, row=[OVER_ZETA[row][1] for row in runs["row"]])
 
 
-def attendance() -> DataFrame | None:
-    """GCFL at the medium scale with other choices about absent clients, beside ours.
-
-    None if not run yet.
-    """
+def attendance() -> DataFrame:
+    """GCFL at the medium scale with other choices about absent clients, beside ours."""
     import pandas as pd
 
-    runs = whole_seeds("attendance")
-    if runs is None:
-        return None
     ours = unlike(recorded("table3_medium"))
     ours = ours[ours["row"].isin(["GCFL", "Oracle clusters"])]
-    ours = ours[ours["seed"].isin(runs["seed"])]
-    return pd.concat([ours, runs], ignore_index=True)
+    return pd.concat([ours, recorded("attendance")], ignore_index=True)
 
 
 def twenty() -> DataFrame | None:
@@ -553,14 +544,14 @@ def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
 
 def restless_table() -> tables.Table:
     """In how many rounds clusters change, for methods that may change them."""
-    shown = ["GCFL", "Param-space", "w/o shielding", "w/o symmetric normalization",
+    listed = ["GCFL", "Param-space", "w/o shielding", "w/o symmetric normalization",
              "CFL", "IFCA", "MTCFL", "CFL-GP", "AutoCFL", "FL+HC"]  # fmt: skip
     means = {
         steps: unlike(small_scale(steps)).groupby("row")["restless"].mean()
         for steps in (25, 5)
     }
     rows = []
-    for row in shown:
+    for row in listed:
         cells = [f"{100 * mean[row]:.0f} %" for mean in means.values()]
         rows.append([shown(row), *cells])
     heads = ["", "12 rounds of five epochs", "20 rounds of one epoch"]
@@ -781,10 +772,9 @@ def completions_forest() -> Figure:
 
 
 def attendance_forest() -> Figure:
-    """The same for absent clients; call it only if `attendance` has runs."""
-    runs = attendance()
-    assert runs is not None
-    return _against_ours(runs, "8 of 32 clients, 20 rounds of 5 steps (one epoch)")
+    """The same for absent clients, at the medium scale."""
+    title = "8 of 32 clients a round, 20 rounds of 5 steps (one epoch)"
+    return _against_ours(attendance(), title)
 
 
 def _against_ours(runs: DataFrame, title: str) -> Figure:
@@ -836,13 +826,11 @@ def _line_look(row: str) -> dict[str, Any]:
     return {"color": "#b8b8b8", "linewidth": 1.0, "label": "other rivals"}
 
 
-def shield_over_zeta() -> Figure | None:
-    """Clusters over ζ, whole and without a part, from records; None if not run yet."""
+def shield_over_zeta() -> Figure:
+    """Clusters over ζ, whole and without a part, and what the paper prints."""
     from matplotlib.figure import Figure as Canvas
 
     runs = crossed()
-    if runs is None:
-        return None
     plots.style()
     fig = Canvas(figsize=(WIDTH, 2.9))
     axes = fig.subplots(1, 4, sharey=True)

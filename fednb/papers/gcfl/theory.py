@@ -204,7 +204,7 @@ def moved(labels: Sequence[Sequence[int]]) -> float:
     Clusters (T, K) keep their names from round to round such that few clients change
     them, so a client that leaves counts, and those whom it leaves do not.
     """
-    steady = np.asarray(steady_names([np.asarray(row) for row in labels]))
+    steady = steady_names(np.array(labels))
     changes = (steady[1:] != steady[:-1]).mean(1)
     return float(changes[len(changes) // 2 :].mean())
 
