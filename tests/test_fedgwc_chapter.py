@@ -268,6 +268,53 @@ def test_tasks_are_well_formed(profile, table):
     )  # whole seeds first
 
 
+@pytest.mark.parametrize("profile", ["smoke", "laptop"])
+@pytest.mark.parametrize("table", ["untested", "level_rivals", "emnist_small"])
+def test_tasks_of_the_fairer_runs_are_well_formed(profile, table):
+    tasks = fedgwc.tasks.TABLES[table](profile)
+    assert not fedgwc.tasks.TABLES[table]("paper")
+    cells = {(task.seed, task.dataset, *task.tags.values()) for task in tasks}
+    assert len({task.key for task in tasks}) == len(cells) == len(tasks) > 0
+    seeds = [task.seed for task in tasks]
+    assert seeds == sorted(seeds)  # whole seeds first
+
+
+def test_the_untested_rows_differ_from_todays_in_the_test_only():
+    made = fedgwc.tasks.TABLES
+    today = {}
+    for task in made["longer"]("laptop"):
+        if task.tags["row"] == "FedGWC":
+            today[task.seed, task.dataset, "α = 0.5"] = task
+    for task in made["heterogeneity"]("laptop"):
+        if task.tags["row"] == "FedGWC":
+            today[task.seed, task.dataset, task.tags["setting"]] = task
+    rows = {}
+    for task in made["untested"]("laptop"):
+        where = (task.seed, task.dataset, task.tags["setting"])
+        rows.setdefault(task.tags["row"], {})[where] = task
+    own = rows["FedGWC, no test"]
+    assert own.keys() == today.keys()
+    for where, task in own.items():
+        assert task.method.chance == 1
+        method = replace(task.method, chance=today[where].method.chance)
+        usual = replace(task, method=method, tags=today[where].tags)
+        assert usual.key == today[where].key  # nothing else is different
+    control = rows["Random members, same splits"]
+    assert {cell for _, _, cell in own} - {cell for _, _, cell in control} == {
+        "(100, 0, 0)"
+    }
+    for where, task in control.items():
+        assert task.method.method == own[where].method
+        assert (task.rounds, task.every) == (own[where].rounds, own[where].every)
+
+
+def test_rivals_of_levels_have_no_fewer_client_updates_than_fedgwc():
+    for task in fedgwc.tasks.TABLES["level_rivals"]("laptop"):
+        sampled = 30 if task.tags["row"] == "FeSEM" else 6
+        assert task.rounds * sampled == 600
+        assert task.method.clusters == task.tags["C"] > 1
+
+
 def test_every_partition_of_the_paper_profile_can_be_dealt():
     pools = {"cifar100": np.arange(50_000) % 100, "cifar10": np.arange(50_000) % 10}
     tasks = [
