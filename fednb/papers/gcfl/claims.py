@@ -705,25 +705,6 @@ def fewer_without_masses(parts: DataFrame, **how: Any) -> Claim:
     return left_open(claim, BY_WEIGHTS)
 
 
-def forced_start() -> Interval:
-    """Clustering after a quarter of the rounds against clustering at once, Non-IID.
-
-    This is a fixed delay of one-epoch rounds. The paper waits by Eq. 3 instead.
-    """
-    import pandas as pd
-
-    later = figures.recorded("sensitivity")
-    later = later[later["row"] == "start after a quarter"]
-    at_once = figures.recorded("table5")
-    at_once = at_once[at_once["row"] == "No δ_init"]
-    at_once = at_once[at_once["setting"] == "Non-IID"]
-    runs = pd.concat([later, at_once])
-    pair = tables.paired(
-        runs, "row", "start after a quarter", "No δ_init", "accuracy", figures.PAIRS
-    )
-    return effect(pair)
-
-
 def calibrated(crossed: DataFrame) -> float:
     """The ζ whose number of clusters is nearest to the paper's, mean over cells."""
     whole = crossed[crossed["row"] == "GCFL"]
@@ -1205,8 +1186,7 @@ def on_the_shield(judged: Iterable[Claim]) -> str:
         f"the paper {tamed.printed:+.1f}: {_said(tamed)}, by the size and not by the "
         f"sign. At our ζ = {figures.ZETA} it helps balanced accuracy, "
         f"{_to_a_tenth(fair)}: there, without it, a few pairs that are very near or "
-        "heavy outshine all others, and the cut leaves many clients alone. (In theory "
-        "it tears the larger of two groups; ours are equal.)"
+        "heavy outshine all others, and the cut leaves many clients alone."
     )
 
 

@@ -687,7 +687,18 @@ def nearer_leads() -> Figure:
     return _leads_by_setting(runs[~runs["row"].isin(without)])
 
 
+def clearly_ahead(steps: int = 25) -> list[str]:
+    """Rows whose lead over GCFL has an interval above zero, in a panel of these."""
+    panels = _panels_by_setting(without_parts(unlike(small_scale(steps))))
+    lines = [line for lines in panels.values() for line in lines.items()]
+    return [row for row, (lead, _) in lines if lead.high < 0]
+
+
 def _leads_by_setting(runs: DataFrame) -> Figure:
+    return forest(_panels_by_setting(runs), "GCFL ahead by, in points")
+
+
+def _panels_by_setting(runs: DataFrame) -> dict[str, Lines]:
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
     panels: dict[str, Lines] = {}
     for value in ("accuracy", "balanced_accuracy"):
@@ -698,7 +709,7 @@ def _leads_by_setting(runs: DataFrame) -> Figure:
                 said = printed("2").query("setting == @setting")
             title = f"{value.replace('_', ' ')}, {setting}"
             panels[title] = _leads(own, order, value, said)
-    return forest(panels, "GCFL ahead by, in points")
+    return panels
 
 
 def table3_leads() -> Figure:
