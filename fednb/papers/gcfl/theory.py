@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ... import data, models
-from ...clustering import otsu_components
+from ...clustering import otsu_components, steady_names
 from ...federation import Federation
 from ...methods import FedAvg
 from ...methods.gcfl import locate
@@ -89,12 +89,12 @@ def count(found: Bodies, zeta: float, shielded: bool) -> int:
     return len(otsu_components(A).unique())
 
 
-def gaps(z: Tensor, labels: Tensor) -> tuple[float, float]:
+def gaps(apart: Tensor, labels: Tensor) -> tuple[float, float]:
     """The largest distance within a cluster, and the smallest between two clusters.
 
-    Section 3.1 wants the first to be smaller. nan where there is no such pair.
+    ``apart`` (K, K) are the distances. Section 3.1 wants the first to be smaller. nan
+    where there is no such pair.
     """
-    apart = torch.cdist(z, z)  # (K, K)
     together = labels[:, None] == labels[None]
     pairs = torch.ones_like(together).triu(1)
     within = apart[pairs & together]
@@ -196,6 +196,17 @@ def changed(clusters: ArrayLike, ari: ArrayLike) -> float:
     moved = np.diff(np.asarray(clusters, dtype=float)) != 0
     moved |= np.abs(np.diff(np.asarray(ari, dtype=float))) > 1e-9
     return float(moved[len(moved) // 2 :].mean())
+
+
+def moved(labels: Sequence[Sequence[int]]) -> float:
+    """Share of clients that change their cluster in a round of the second half, mean.
+
+    Clusters (T, K) keep their names from round to round such that few clients change
+    them, so a client that leaves counts, and those whom it leaves do not.
+    """
+    steady = steady_names(np.array(labels))
+    changes = (steady[1:] != steady[:-1]).mean(1)
+    return float(changes[len(changes) // 2 :].mean())
 
 
 def letters(found: np.ndarray) -> list[str]:
