@@ -13,7 +13,8 @@ interval; the paper often prints its size. Then the claim
 
 A chapter's claims are made by ``fednb/papers/<paper>``; the book reads their verdicts
 from a JSON file beside the records. Questions of our own, which the paper does not
-raise, are judged by the same rule and kept apart (``ours``).
+raise, are judged by the same rule and kept apart (``ours``). Where runs cannot carry
+the rule's verdict, a chapter may leave a claim open and say why (`left_open`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .tables import Pair, Table
 
 VERDICTS = ("holds", "fails", "open", "not testable")
+RULE_ALONE = "by the book's rule alone: "  # then what `left_open` overruled
 MARKS = {"holds": "✓", "fails": "✗", "open": "○", "not testable": "–"}
 FOREST = """
 .fednb-forest { --holds: #00705a; --fails: #b04400; --open: #0072b2; }
@@ -166,6 +168,22 @@ class Claim:
         if self.printed is None:
             return f"the interval contains {bound}"
         return f"the interval contains {bound} and does not exclude the printed effect"
+
+
+def left_open(claim: Claim, reason: str) -> Claim:
+    """The claim, open for this reason, with its interval and verdict kept in words.
+
+    What is not decided anyway stays as it is.
+    """
+    if claim.interval is None or claim.verdict == "open":
+        return claim
+    mean, low, high = claim.interval
+    return replace(
+        claim,
+        interval=Interval(mean, math.nan, math.nan),
+        replicates=f"interval {low:+.3g} to {high:+.3g}, {claim.replicates}",
+        reason=f"{reason}; {RULE_ALONE}{claim.verdict}",
+    )
 
 
 def tally(claims: Iterable[Claim]) -> dict[str, int]:

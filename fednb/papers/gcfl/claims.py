@@ -27,7 +27,7 @@ And once there are runs with more data (`with_more_data`), five epochs decide on
 these do not say the opposite (`not_turned_round`).
 
 A claim that is left open in this way keeps its numbers in words, and the verdict that
-the book's rule alone would give (`left_open`).
+the book's rule alone would give (`claims.left_open`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ... import tables
-from ...claims import VERDICTS, Claim, Interval, effect, exactly, mean_of
+from ...claims import (
+    RULE_ALONE,
+    VERDICTS,
+    Claim,
+    Interval,
+    effect,
+    exactly,
+    left_open,
+    mean_of,
+)
 from . import figures, priors
 from .tasks import CATEGORY, GROUPS, TWENTY
 
@@ -64,7 +73,6 @@ ONE_EPOCH = "one epoch a round cannot decide it"
 FEW_A_ROUND = (
     "one epoch, and 8 or 6 clients a round where the paper has 50, cannot decide it"
 )
-RULE_ALONE = "by the book's rule alone: "
 NEAREST = "nearest to the paper's number of clusters"
 FEW = 3  # clusters that we call "one or a few"
 CLOSE = 2.0  # points that we call "similar", clusters that we call "near five"
@@ -168,21 +176,6 @@ def headlines(judged: Iterable[Claim]) -> list[Claim]:
 
 
 # --- what our runs do not carry is open ---
-
-
-def left_open(claim: Claim, reason: str) -> Claim:
-    """The claim, open for this reason; its interval is kept in words.
-
-    What is not decided anyway stays as it is.
-    """
-    if claim.interval is None or claim.verdict == "open":
-        return claim
-    return replace(
-        claim,
-        interval=Interval(claim.interval.mean, math.nan, math.nan),
-        replicates=f"interval {_ends(claim.interval)}, {claim.replicates}",
-        reason=f"{reason}; {RULE_ALONE}{claim.verdict}",
-    )
 
 
 def of_one_epoch(claim: Claim, reason: str = ONE_EPOCH) -> Claim:
