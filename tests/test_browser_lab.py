@@ -3,21 +3,26 @@ JupyterLab.
 """
 
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import nbformat
 import numpy as np
 import psutil
 import pytest
 
+from fednb import store
 from fednb.widgets import bars, explore, heatmap, lines, text
 from tests.browser import PATIENCE, browser_fixture  # noqa: F401
 
+BOOK = Path(__file__).parents[1] / "book"
 CELL = """
 from fednb.widgets import explore, lines, text
 
@@ -228,6 +233,22 @@ def answers(url):
         return False
 
 
+def ready(url, server, folder):
+    """Wait until the server answers."""
+    end = time.monotonic() + PATIENCE
+    while not answers(f"{url}/api/status"):
+        log = (folder / "lab.log").read_text()[-2000:]
+        assert server.poll() is None and time.monotonic() < end, log
+        time.sleep(0.2)
+
+
+def open_notebook(browser, url, path):
+    """Open a notebook in JupyterLab, and wait for its kernel."""
+    browser.open(f"{url}/lab/tree/{path}?reset")
+    kernel = "return window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
+    browser.wait(lambda: browser.js(kernel), "kernel", PATIENCE * 10)
+
+
 def test_live_in_jupyterlab(browser, tmp_path):
     from selenium.webdriver import Keys
 
@@ -239,20 +260,9 @@ def test_live_in_jupyterlab(browser, tmp_path):
     }
     nbformat.write(notebook, tmp_path / "live.ipynb")
     with jupyterlab(tmp_path) as (url, server):
-        end = time.monotonic() + PATIENCE
-        while not answers(f"{url}/api/status"):
-            assert server.poll() is None and time.monotonic() < end, (
-                tmp_path / "lab.log"
-            ).read_text()[-2000:]
-            time.sleep(0.2)
+        ready(url, server, tmp_path)
         browser.resize(1280)
-        browser.open(f"{url}/lab/tree/live.ipynb?reset")
-        browser.wait(
-            lambda: browser.js(
-                "return window.jupyterapp?.shell.currentWidget?.sessionContext?.isReady"
-            ),
-            "kernel",
-        )
+        open_notebook(browser, url, "live.ipynb")
         browser.js("window.jupyterapp.commands.execute('notebook:run-all-cells')")
         root = browser.wait(
             lambda: browser.find(".jp-OutputArea .fednb-explore"), "the widget"
@@ -293,3 +303,118 @@ def test_live_in_jupyterlab(browser, tmp_path):
     assert not [child for child in children if child.is_running()], (
         "a kernel was left behind"
     )
+
+
+# ---- the book's notebooks
+
+# What MyST is written with, and nobody should read: roles, options, fences, targets.
+RAW = re.compile(r"\{[a-z:]+\}`|^:class:|^```|^\([a-z-]+\)=", re.M)
+CELLS = """
+const cells = window.jupyterapp.shell.currentWidget.content.widgets;
+return cells.some((cell) => cell.isPlaceholder()) ? null
+  : cells.filter((cell) => cell.model.type === "markdown")
+    .map((cell) => cell.node.innerText).join("\\n");
+"""
+FOLDS = """
+const folds = [...document.querySelectorAll(".jp-MarkdownCell details")];
+return [folds.length, folds.filter((fold) => fold.open).length];
+"""
+MATHS = ".jp-MarkdownCell .katex, .jp-MarkdownCell mjx-container"
+LINK = """
+const links = [...document.querySelectorAll(".jp-MarkdownCell a")];
+links.find((a) => a.textContent.trim() === arguments[0]).click();
+"""
+TITLE = "return window.jupyterapp.shell.currentWidget.title.label"
+
+
+def test_jupyterlab_shows_no_raw_directive(browser, tmp_path):
+    """Solutions are folded, maths is set, links open notebooks (jupyterlab-myst)."""
+    names = [
+        "playground.ipynb",
+        "your_own.ipynb",
+        "foundations/a_federated_round.ipynb",
+    ]
+    (tmp_path / "foundations").mkdir()
+    for name in names:
+        shutil.copy(BOOK / name, tmp_path / name)
+    with jupyterlab(tmp_path) as (url, server):
+        ready(url, server, tmp_path)
+        for name in reversed(names):
+            source = (tmp_path / name).read_text()
+            browser.resize(1100, 15_000)  # JupyterLab draws what can be seen
+            open_notebook(browser, url, name)
+            browser.wait(
+                lambda: (text := browser.js(CELLS)) and not RAW.search(text),
+                f"{name} without raw text; left: "
+                f"{RAW.findall(browser.js(CELLS) or '')}",
+                PATIENCE * 5,
+            )
+            wanted = source.count(":class: dropdown")
+            browser.wait(
+                lambda n=wanted: browser.js(FOLDS) == [n, 0], f"{wanted} folds"
+            )
+            assert "$" not in source or browser.all(MATHS)
+        browser.js(LINK, "A federated round")
+        browser.wait(
+            lambda: browser.js(TITLE) == "a_federated_round.ipynb", "the linked page"
+        )
+
+
+# ---- your own
+
+
+IDLE = """
+const prompts = [...document.querySelectorAll(".jp-InputPrompt")];
+return !prompts.some((prompt) => prompt.textContent.includes("*"));
+"""
+GO_TO = """
+const notebook = window.jupyterapp.shell.currentWidget.content;
+const place = notebook.widgets.findIndex((cell) => cell.model.id === arguments[0]);
+notebook.activeCellIndex = place;
+return notebook.widgets[place].node.querySelector(".jp-OutputArea")?.innerText ?? "";
+"""
+
+
+def test_a_sweep_that_is_interrupted_goes_on(browser, tmp_path, monkeypatch):
+    """With the interrupt button, in the notebook as a person has it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where the notebook keeps its records
+    notebook = nbformat.read(BOOK / "your_own.ipynb", as_version=4)
+    wanted = ["imports", "trimmed", "pca", "table", "from-arrays"]
+    wanted += ["tasks", "some", "resume"]
+    notebook.cells = [cell for cell in notebook.cells if cell.id in wanted]
+    tasks = notebook.cells[wanted.index("tasks")]
+    assert "rounds=15," in tasks.source
+    tasks.source = tasks.source.replace("rounds=15,", "rounds=60,")  # time to act
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+
+    def do(command):
+        browser.js(f"window.jupyterapp.commands.execute('notebook:{command}')")
+
+    def done(words):
+        browser.wait(
+            lambda: words in browser.js(GO_TO, "resume") and browser.js(IDLE),
+            f"{words!r} below the sweep",
+            PATIENCE * 10,
+        )
+
+    with jupyterlab(tmp_path) as (url, server):
+        ready(url, server, tmp_path)
+        browser.resize(1280, 5000)
+        open_notebook(browser, url, "own.ipynb")
+        browser.js(GO_TO, "resume")
+        do("run-all-above")
+        browser.wait(
+            lambda: "5 of 12 runs" in browser.js(GO_TO, "some"), "five", PATIENCE * 10
+        )
+        browser.js(GO_TO, "resume")
+        do("run-cell")
+        (table,) = tmp_path.glob("tmp*/bands.json")
+        browser.wait(lambda: len(store.finished(table)) > 5, "a sixth", PATIENCE * 10)
+        do("interrupt-kernel")
+        done("KeyboardInterrupt")
+        kept = {record["key"]: record["check"] for record in store.read(table)}
+        assert 5 < len(kept) < 12
+        do("run-cell")
+        done("12 of 12 runs are recorded")
+        after = {record["key"]: record["check"] for record in store.read(table)}
+        assert len(after) == 12 and kept.items() <= after.items()  # not run again

@@ -3,12 +3,18 @@
 In JupyterLab: choose, run, change a parameter, stop. In the built book: the tour.
 """
 
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
+
+from fednb import data, store
 
 from .browser import browser_fixture, chromium  # noqa: F401
 from .test_book import pages_fixture  # noqa: F401
@@ -58,11 +64,57 @@ for (const fold of folds)
 """
 BOTTOM = "return arguments[0].getBoundingClientRect().bottom"
 TO_THE_TOP = "document.querySelector('.fednb-playground').scrollIntoView()"
+# Seconds from a click to a word of the status or the title of a picture, by the page's
+# own clock: selenium's also counts how long its answer takes on a busy machine.
+CLOCK = """
+const [button, word, done] = arguments;
+const find = (css) => [...document.querySelectorAll(`.fednb-playground ${css}`)];
+const shown = () => find(".widget-html-content, .fx-title")
+  .some((e) => e.textContent.trim().startsWith(word));
+const start = performance.now();
+const look = () => {
+  if (shown()) done((performance.now() - start) / 1000);
+  else setTimeout(look, 10);
+};
+button.click();
+look();
+"""
 TEXT = "return document.querySelector('.fednb-playground').textContent"
 
 
 @pytest.fixture(scope="module")
-def lab(browser, tmp_path_factory):
+def own_data(tmp_path_factory):
+    """A folder with a small set called mnist, a broken file and one to be deleted."""
+    folder = tmp_path_factory.mktemp("data")
+    digits = data.load("digits")
+    images = np.kron(digits.x[:600, 0], np.ones((3, 3))).astype(np.uint8)
+    small = {
+        "train_images": images[:500],
+        "train_labels": digits.y[:500].astype(np.uint8),
+        "test_images": images[500:],
+        "test_labels": digits.y[500:600].astype(np.uint8),
+    }
+    np.savez(folder / "mnist.npz", **small)
+    np.savez(folder / "cifar10.npz", **small)
+    (folder / "fashion_mnist.npz").write_text("no images")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def surroundings(own_data):
+    """What the kernel sees: our own data, and no network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDNB_DATA", str(own_data))
+        patch.setenv("FEDNB_CACHE", str(own_data / "cache"))
+        patch.setenv("FEDNB_UNVERIFIED", "1")
+        for name in ("http_proxy", "https_proxy"):
+            patch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
+        patch.setenv("no_proxy", "127.0.0.1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def lab(browser, surroundings, tmp_path_factory):
     """The notebook's panel, open in JupyterLab with a live kernel."""
     folder = tmp_path_factory.mktemp("lab")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
@@ -149,6 +201,13 @@ class Panel:
             return status.startswith(word) and status
 
         return self.wait(shown, f"{word}; shown: {self.browser.js(STATUS)}")
+
+    def clock(self, name, word):
+        """Click a button; the page's seconds until a word is shown."""
+        button = self.find("button", name)
+        self.wait(lambda: not button.get_property("disabled"), f"{name} to be enabled")
+        self.browser.driver.set_script_timeout(PATIENCE)
+        return self.browser.driver.execute_async_script(CLOCK, button, word)
 
     def pictures(self):
         """Titles of the drawings on both boards."""
@@ -267,21 +326,122 @@ def test_an_error_is_shown_and_the_panel_goes_on(lab):
     lab.says("FedAvg, round 2: accuracy")
 
 
-def test_the_first_point_comes_soon_and_stop_acts_at_once(lab):
-    """Printed, not asserted: on a quiet machine 2 s and 1 s are the aims."""
+def start_again(lab, rounds):
+    """Reset, FedAvg and WeCFL on digits, as the panel opens."""
     lab.press("Reset")
     lab.status("ready")
+    lab.wait(lambda: len(lab.pictures()) == 1, "the curves to go")
+    lab.choose("data set", "digits")
+    lab.choose("method 1", "FedAvg")
+    lab.choose("method 2", "WeCFL")
     lab.type("clients", 20)
-    lab.type("rounds", 300)
-    clock = time.monotonic()
-    lab.press("Run")
-    lab.wait(lambda: "Accuracy, mean over clients" in lab.pictures(), "the first curve")
-    print(f"first point after {time.monotonic() - clock:.2f} s")
-    clock = time.monotonic()
-    lab.press("Reset")
-    lab.status("ready")
-    print(f"at rest after {time.monotonic() - clock:.2f} s")
+    lab.type("seed", 0)
+    lab.type("local epochs", 1)
+    lab.type("learning rate", 0.05)
+    lab.type("rounds", rounds)
+
+
+def test_the_first_point_comes_soon_and_stop_acts_within_a_second(lab):
+    """The best of three, by the page's clock, on a machine that may be busy.
+
+    The first point is printed only: it waits for training, and 2 s are the aim.
+    """
+    start_again(lab, rounds=300)
+    first, stop = [], []
+    for _ in range(3):
+        first.append(lab.clock("Run", "Accuracy, mean over clients"))
+        stop.append(lab.clock("Stop", "stopped"))
+        lab.press("Reset")
+        lab.wait(lambda: len(lab.pictures()) == 1, "the curves to go")
+    print(f"first point after {first} s, stopped after {stop} s")
+    assert min(stop) < 1
     assert not [e for e in lab.browser.errors() if "fednb" in e or "explore" in e]
+
+
+def test_reset_takes_everything_back(lab):
+    start_again(lab, rounds=2)
+    lab.press("Run")
+    lab.status("finished")
+    lab.press("As code")
+    lab.says("histories")
+    lab.press("Reset")
+    assert lab.status("ready") == "ready"
+    lab.wait(lambda: len(lab.pictures()) == 1, "only the picture of the clients")
+    assert "histories" not in lab.browser.js(TEXT)
+    assert lab.find("button", "Save").get_property("disabled")
+
+
+def test_a_method_that_does_not_learn_is_told(lab):
+    start_again(lab, rounds=6)
+    lab.type("learning rate", 10)
+    lab.press("Run")
+    lab.says("no better than guessing among 10 classes (2.30)")
+    lab.status("finished")
+    start_again(lab, rounds=6)
+    lab.press("Run")
+    lab.status("finished")
+    assert "guessing" not in lab.browser.js(TEXT)
+
+
+def numbers_shown(lab, round):
+    """The accuracies of FedAvg and WeCFL below the pictures; None before a round."""
+    line = rf"(FedAvg|WeCFL), round {round}: accuracy (\d\.\d+)"
+    found = dict(re.findall(line, lab.browser.js(TEXT)))
+    if len(found) < 2:
+        return None
+    return {name: float(accuracy) for name, accuracy in found.items()}
+
+
+def test_the_code_in_a_fresh_python_gives_the_numbers_of_the_panel(lab):
+    """And of the record that Save writes."""
+    start_again(lab, rounds=4)
+    lab.press("Run")
+    lab.status("finished")
+    shown = lab.wait(lambda: numbers_shown(lab, round=4), "the last numbers")
+    lab.press("As code")
+    code = lab.wait(lambda: lab.browser.find(".fednb-playground pre").text, "the code")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pairs = [line.split() for line in done.stdout.splitlines()]
+    assert {name: float(accuracy) for name, accuracy in pairs} == shown
+
+    from selenium.webdriver import Keys
+
+    for box in lab.browser.all(".fednb-playground input[type=text]"):
+        if box.get_property("value") == "my_runs":
+            box.send_keys(Keys.CONTROL, "a")
+            box.send_keys("four_rounds", Keys.TAB)
+    lab.press("Save")
+    lab.says("saved to four_rounds")
+    records = store.read(lab.folder / "four_rounds" / "playground.json")
+    assert [record["rounds"] for record in records] == [4, 4]
+    finals = [record["metrics"]["final"]["accuracy"] for record in records]
+    assert sorted(round(value, 3) for value in finals) == sorted(shown.values())
+
+
+def test_another_data_set_or_why_there_is_none(lab, own_data):
+    start_again(lab, rounds=1)
+    lab.choose("data set", "mnist")
+    lab.wait(
+        lambda: lab.find(".widget-readout", "samples used").text == "500", "its size"
+    )
+    lab.press("Run")
+    lab.status("finished")
+    lab.says("FedAvg, round 1: accuracy")
+    lab.choose("data set", "fashion_mnist")
+    lab.says("fashion_mnist.npz is not an npz with train_images")
+    (own_data / "cifar10.npz").unlink()
+    lab.choose("data set", "cifar10")
+    lab.says("the data set 'cifar10' was not found. Looked for")
+    start_again(lab, rounds=1)
+    lab.wait(lambda: "not found" not in lab.browser.js(TEXT), "the sentence to go")
+    lab.press("Run")
+    lab.status("finished")
 
 
 CHOICES = "return [...document.querySelectorAll('.fednb-explore .fx-choice input')]"

@@ -1,5 +1,6 @@
 """The playground without a browser: settings, session, forms, pictures, panel."""
 
+import re
 import threading
 import time
 from dataclasses import dataclass, fields, replace
@@ -560,6 +561,25 @@ def test_what_a_method_clusters_on_is_shown():
     cosines, name = pictures.pairs(fedavg)
     assert name == ""
     assert np.allclose(np.diag(cosines), 1, atol=1e-5) and (abs(cosines) < 1.001).all()
+
+
+@pytest.mark.parametrize("lr, told", [(10.0, True), (0.05, False)])
+def test_a_run_that_does_not_learn_is_told(lr, told):
+    chosen = replace(SMALL, lr=lr, rounds=5, methods=(FedAvg(),))
+    (arm,) = played(chosen)
+    words = pictures.warning(arm)
+    assert bool(words) == told
+    assert not told or "FedAvg, round 5: the loss is" in words
+    (short,) = played(replace(chosen, rounds=4))
+    assert pictures.warning(short) == ""  # too early to say
+
+
+def test_a_run_that_ends_in_nan_fails_with_a_sentence():
+    runs = Session()
+    runs.run(replace(SMALL, lr=1e30, methods=(FedAvg(),)).tasks())
+    runs.join(PATIENCE)
+    assert runs.state == "failed"
+    assert re.search(r"client \d+ diverged in round 0: .*; lower lr", runs.error)
 
 
 def test_clients_that_were_never_sampled_leave_holes():

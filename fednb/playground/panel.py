@@ -20,7 +20,7 @@ import ipywidgets as w
 from .. import data, methods, store
 from ..widgets import Board, text
 from .forms import SMALL, WIDE, Form, presets, three_digits
-from .pictures import board, class_map
+from .pictures import board, class_map, warning
 from .session import Session
 from .settings import (
     LAWS,
@@ -164,7 +164,7 @@ class Playground:
         self.epochs = _slider("local epochs", start.epochs, 1, 10)
         self.steps = _slider("steps (0: epochs)", start.steps or 0, 0, 100)
         self.batch_size = _slider("batch size", start.batch_size, 4, 128)
-        self.lr = _knob_slider(Knob("learning rate", start.lr, 1e-4, 1, log=True))
+        self.lr = _knob_slider(Knob("learning rate", start.lr, 1e-4, 10, log=True))
         self.rounds = _slider("rounds", start.rounds, 1, 300)
         self.dataset.observe(self._dataset_changed, "value")
         dealt = (self.samples, self.clients, self.seed)
@@ -197,6 +197,7 @@ class Playground:
         self.bar = w.FloatProgress(min=0, max=1, layout=w.Layout(width="260px"))
         self.status = w.HTML()
         self.error = w.HTML()
+        self.warning = w.HTML()  # says that a method does not learn
         self.code_view = w.HTML()
         self.earlier = w.HTML()  # says that the pictures belong to other settings
         self.board = Board()
@@ -227,7 +228,7 @@ class Playground:
         )
         view = w.VBox(
             [self.tabs, buttons, w.Box([self.bar, self.status], layout=wrap)]
-            + [self.error, self.code_view, self.earlier, self.board]
+            + [self.error, self.warning, self.code_view, self.earlier, self.board]
         )
         view.add_class("fednb-playground")
         return view
@@ -365,6 +366,8 @@ class Playground:
         self._show_status()
         if self.session.error:
             self.error.value = _alarm(self.session.error)
+        told = [warning(arm) for arm in self.session.arms]
+        self.warning.value = "".join(_note(html.escape(one)) for one in told if one)
         self._up_to_date = not self.board.busy
         if self._up_to_date:  # else the browser would fall behind
             drawings = board(self.session.arms)

@@ -6,6 +6,7 @@ explorer for pages without a kernel: a choice of settings, run when the page is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from .settings import Settings
 
 MOST_COLUMNS = 40  # rounds that a picture of the membership shows
 MOST_CLIENTS = 40  # clients that a picture shows, evenly chosen: it must be drawn fast
+ROUNDS_TO_LEARN = 5  # after so many a run should be better than guessing
 
 
 def class_map(settings: Settings) -> dict:
@@ -185,6 +187,26 @@ def summary(arm: Arm) -> str:
             words.append(f"{label} {value:.2f}")
     words.append(f"{last['bytes'] / 1e6:.2f} MB")
     return ", ".join(words)
+
+
+def warning(arm: Arm) -> str:
+    """A sentence if the last loss is no better than that of guessing, else nothing.
+
+    A learning rate that is too large rarely ends in NaN: ReLU networks stop learning.
+    """
+    rows = list(arm.history.rows)
+    if len(rows) < ROUNDS_TO_LEARN:
+        return ""
+    last = rows[-1]
+    classes = arm.fed.classes
+    guessing = math.log(classes)
+    if last["loss"] < guessing:
+        return ""
+    return (
+        f"{arm.name}, round {last['round']}: the loss is {last['loss']:.2f}, no better "
+        f"than guessing among {classes} classes ({guessing:.2f}). Is the learning rate "
+        "too large, or far too small?"
+    )
 
 
 # --- without a kernel -----------------------------------------------------------------
