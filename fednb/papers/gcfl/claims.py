@@ -76,7 +76,11 @@ FEW_A_ROUND = (
 NEAREST = "nearest to the paper's number of clusters"
 FEW = 3  # clusters that we call "one or a few"
 CLOSE = 2.0  # points that we call "similar", clusters that we call "near five"
-EPOCHS = {25: "five epochs a round", 5: "one epoch a round"}  # of 20 clients
+EPOCHS = {25: "five epochs a round", 5: "one epoch a round"}  # by steps a round
+SMALL = {
+    25: f"20 clients, 12 rounds, {EPOCHS[25]}",
+    5: f"20 clients, 20 rounds, {EPOCHS[5]}",
+}
 BEST = f"Best where clients differ, {EQUAL}"
 KNOWN = "Best without our two reconstructed rivals"
 REASONABLE = "More reasonable clusters than the best of CFL, FL+HC, AutoCFL, MTCFL"
@@ -128,7 +132,7 @@ def with_steps(steps: int) -> list[Claim]:
     every = figures.small_scale(steps)
     runs = figures.unlike(every)
     parts = figures.parts(steps)
-    scale = EPOCHS[steps]
+    scale = SMALL[steps]
     return [
         *of_the_idea(runs, parts, scale),
         *accuracies(runs, scale),
@@ -334,7 +338,7 @@ def no_sensitive_setting() -> Claim:
         effect(pair),
         threshold=-CLOSE,
         replicates=f"{pair.n} pairs",
-        scale=EPOCHS[25],
+        scale=SMALL[25],
         ours=True,
     )
 
@@ -554,7 +558,7 @@ def convergence() -> list[Claim]:
 
 def _convergence(runs: DataFrame) -> list[Claim]:
     four = figures.printed("4").assign(seed=0)
-    scale = f"{EPOCHS[5]}, clustering from the start"
+    scale = f"{SMALL[5]}, clustering from the start"
     best: dict[str, Any] = {
         "replicates": f"{_pairs(runs)}; the best of four rivals in each cell, chosen "
         "on the other seeds",
@@ -645,7 +649,7 @@ def at_papers_number(judge: Callable[[DataFrame, str], Claim]) -> Claim:
     crossed = figures.crossed()
     zeta = calibrated(crossed)
     runs = crossed[crossed["zeta"] == zeta]
-    return judge(runs, f"{EPOCHS[25]}, ζ = {zeta:g}: {NEAREST}")
+    return judge(runs, f"{SMALL[25]}, ζ = {zeta:g}: {NEAREST}")
 
 
 def most_essential(parts: DataFrame, **how: Any) -> Claim:
@@ -803,7 +807,7 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
                 "ours",
                 Interval(-early.mean, -early.high, -early.low),
                 replicates=_pairs(timed),
-                **how | {"scale": f"{EPOCHS[5]}, clustering from the start"},
+                **how | {"scale": f"{SMALL[5]}, clustering from the start"},
             )
         ),
         Claim(
@@ -823,7 +827,7 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             "ours",
             fewer_classes(row),
             replicates="6 pairs of data set and seed",
-            **how | {"scale": EPOCHS[5]},
+            **how | {"scale": SMALL[5]},
         )
         out.append(of_one_epoch(claim))
     return out
