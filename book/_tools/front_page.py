@@ -85,8 +85,8 @@ def findings() -> str:
         f"**{sum(counts.values())} claims judged by one rule**: "
         f"{counts['holds']} hold, {counts['fails']} fail, {counts['open']} are open, "
         f"{counts['not testable']} cannot be tested here. Behind the book are "
-        f"{runs:,} recorded runs, nearly all much smaller than the papers'; each chapter says by "
-        "how much. Three findings:",
+        f"{runs:,} recorded runs, nearly all much smaller than the papers'; each "
+        "chapter says by how much. Three findings:",
         "",
     ]
     for paper, statement, words in FINDINGS:
