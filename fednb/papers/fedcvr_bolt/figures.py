@@ -493,8 +493,8 @@ def alone_in_words() -> str:
             each.append(f"{name} {mean:+.1f} % ({low:+.1f} to {high:+.1f})")
         words.append(f"D = {D}: {', '.join(each)}.")
     return (
-        "What does one change of *corrected* alone do to the error as released? "
-        + " ".join(words)
+        "Which change of *corrected* does it? Each alone, against the error as "
+        f"released. {' '.join(words)} So it is the weight of the coalition."
     )
 
 
