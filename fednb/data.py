@@ -175,6 +175,13 @@ def _own_labels(y: Any, regression: bool) -> tuple[np.ndarray, str]:
     if found.ndim != 1:
         raise ValueError(f"from_arrays: y has shape {found.shape}: need one per row")
     if found.dtype == object:
+        gaps = {"None", "nan", "NaT", "<NA>"}
+        missing = sum(not isinstance(v, str) and str(v) in gaps for v in found)
+        if missing:
+            raise ValueError(
+                f"from_arrays: {missing} of {len(found)} labels are missing: drop "
+                "these rows first (pandas: table.dropna())"
+            )
         found = found.astype(str)
     if found.dtype.kind in "US":
         names, numbers = np.unique(found.astype(str), return_inverse=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -432,12 +432,24 @@ class Task:
     measure: Measure = measure
     train_rows: int | None = None  # refuse data with another number of training rows
     tags: Mapping[str, str | int | float] = field(default_factory=dict)
+    _brought: ClassVar[dict[str, Any]] = {}  # the spec that came with a pickled task
 
     def spec(self) -> dict[str, Any]:
         """What was asked for, as JSON; a record's key is its hash.
 
         Fields of a task that have their default values are left out.
         """
+        return dict(self._brought) or self._describe()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A task takes its spec along to other processes.
+
+        They may not know the source of a class that was defined in a notebook, and
+        would give it another key.
+        """
+        return self.__dict__ | {"_brought": self.spec()}
+
+    def _describe(self) -> dict[str, Any]:
         always = {
             "schema": store.SCHEMA,
             "method": describe(self.method),

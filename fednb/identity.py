@@ -134,12 +134,18 @@ def revision(thing: Callable[..., Any]) -> int:
 
 
 def _instance(value: Any) -> str:
-    """A dataclass instance, with the fields that differ from their defaults."""
+    """A dataclass instance, with the fields that differ from their defaults.
+
+    A class that came from another process brings its own copy of ``MISSING``.
+    """
+    nothing = type(MISSING)
     arguments = {}
     for field in fields(value):
-        default = field.default
-        if field.default_factory is not MISSING:
-            default = field.default_factory()
+        default, factory = field.default, field.default_factory
+        if callable(factory):
+            default = factory()
+        elif isinstance(default, nothing):
+            default = MISSING
         arguments[field.name] = (getattr(value, field.name), default)
     return _name(type(value)) + _arguments(arguments, MISSING)
 

@@ -186,6 +186,7 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
         command = f"python -m fednb.reproduce {table} --profile"
         profiles = dict.fromkeys(task.profile for task in missing)
         commands = " and ".join(f"{command} {profile}" for profile in profiles)
+        commands += f", or your own tasks with sweep(tasks, {str(path)!r})"
         count = len({task.key for task in missing})
         words = f"{path} lacks {count} of {len(set(keys))} records"
         if not path.exists():

@@ -1,5 +1,7 @@
 """What a person brings along: data, methods and networks from outside the package."""
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,6 +74,7 @@ def test_words_become_classes_and_the_note_tells_which():
         (X, Y, {"n_train": 61}, "there are 60 rows"),
         (X, Y, {"n_train": -1}, "n_train=-1"),
         (X[:0], Y[:0], {}, "at least one"),
+        (X, ["a", np.nan, None, pd.NA] * 15, {}, "45 of 60 labels are missing"),
     ],
 )
 def test_what_makes_no_sense_is_refused(x, y, options, words):
@@ -222,6 +225,49 @@ def test_a_variable_that_is_called_like_an_attribute_changes_no_key():
     before = describe(cls())
     cls.step.__globals__["n"] = 3
     assert describe(cls()) == before
+
+
+SCRIPT = """
+import sys
+from dataclasses import dataclass
+from functools import partial
+from fednb import Local, models, partition, tables
+from fednb.experiment import Task, sweep
+from fednb.methods import FedAvg
+
+@dataclass(frozen=True)
+class Bare:
+    def init(self, fed):
+        return FedAvg().init(fed)
+
+    def step(self, state, fed, t):
+        return FedAvg().step(state, fed, t)
+
+@dataclass(frozen=True)
+class Mine(Bare):
+    share: float = 0.5
+    notes: tuple = ()
+
+if __name__ == "__main__":
+    law, local = partial(partition.iid, clients=4), Local(0.1, steps=1)
+    tasks = [
+        Task(method, "digits", law, models.mlp, local, rounds=1)
+        for method in (Bare(), Mine(), Mine(0.25))
+    ]
+    done = sweep(tasks, sys.argv[1], n_jobs=2, progress=False)
+    assert {record["key"] for record in done} == {task.key for task in tasks}
+    assert sweep(tasks, sys.argv[1], n_jobs=1, progress=False) == done
+    assert len(tables.frame(tasks, sys.argv[1])) == 3
+"""
+
+
+def test_workers_give_a_method_from_a_script_its_own_key(tmp_path):
+    """They have neither the script's source nor its copy of dataclasses.MISSING."""
+    script = tmp_path / "mine.py"
+    script.write_text(SCRIPT)
+    words = [sys.executable, str(script), str(tmp_path / "mine.json")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
