@@ -813,7 +813,9 @@ def test_without_the_fairer_runs_nothing_is_shown(fairer, tmp_path):
     assert figures.emnist_table() is None and fedgwc.claims.on_emnist() == []
     assert fedgwc.claims.members_long() == []
     assert "split without our test" not in figures.where_it_split()
-    assert "FedGWC without it" not in figures.quality().index.get_level_values("row")
+    assert "FedGWC without our test" not in figures.quality().index.get_level_values(
+        "row"
+    )
     assert "with its test" in fedgwc.claims.by_level().scale
 
 
@@ -842,20 +844,22 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     assert fedgwc.claims.table1_quality().interval.mean > 0
     assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
     table = figures.untested_table()
-    line = table.loc[("FedGWC without it", "seed 0")]
+    line = table.loc[("FedGWC without our test", "seed 0")]
     assert line["sizes at the end"] == "[20, 10]" and line["WAS"] == "0.10"
     assert line["split by round"] == "100"
-    assert table.loc[("FedGWC without it", "seed 2"), "split by round"] == "–"
-    quality = figures.quality().xs("FedGWC without it", level="row")
+    assert table.loc[("FedGWC without our test", "seed 2"), "split by round"] == "–"
+    quality = figures.quality().xs("FedGWC without our test", level="row")
     assert (quality["WAS, paper"] != "–").all()
     shown = figures.where_it_split()["split without our test"]
     assert shown["the same for longer (Figure 2)"] == "2 of 3 runs"
     names = [
         words.get_text() for words in figures.quality_dots().axes[0].get_yticklabels()
     ]
-    assert names[:2] == ["FedGWC with our test", "FedGWC without it"]
+    assert names[:2] == ["FedGWC with our test", "FedGWC without our test"]
     drawn = [line.get_label() for line in figures.long_curves().axes[0].lines]
-    assert "FedGWC without it" in drawn and "FedAvg = FedGWC with our test" in drawn
+    assert (
+        "FedGWC without our test" in drawn and "FedAvg = FedGWC with our test" in drawn
+    )
 
 
 def test_rivals_at_equal_updates_close_the_claim(fairer, tmp_path):
@@ -875,9 +879,9 @@ def test_tables_5_and_9_on_emnist(fairer):
     assert helps.verdict == robust.verdict == "not testable"  # nothing was split there
     table = fedgwc.figures.emnist_table()
     assert len(table) == 14
-    line = table.loc[("FedProx", "FedGWC without it", "0.5")]
+    line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
-    assert table.loc[("FedAvg", "FedGWC without it", "2.0"), "paper"] == "75.6"
+    assert table.loc[("FedAvg", "FedGWC without our test", "2.0"), "paper"] == "75.6"
 
     def split(record, task):
         record["metrics"]["final"]["clusters"] = 2

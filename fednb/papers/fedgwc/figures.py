@@ -42,7 +42,7 @@ REPLAYED = "Random members, same splits"
 NAMES = {  # rows as the page calls them; a plain FedGWC() has a test of ours
     "no clusters": "FedAvg",
     "FedGWC": "FedGWC with our test",
-    NO_TEST: "FedGWC without it",
+    NO_TEST: "FedGWC without our test",
     "Random members": "random members",
     REPLAYED: "random members, same splits",
 }
