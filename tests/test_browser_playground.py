@@ -109,7 +109,7 @@ def surroundings(own_data):
         patch.setenv("FEDNB_UNVERIFIED", "1")
         for name in ("http_proxy", "https_proxy"):
             patch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
-        patch.setenv("no_proxy", "127.0.0.1")
+        patch.setenv("no_proxy", "127.0.0.1,localhost")
         yield
 
 

@@ -348,19 +348,19 @@ def by_network() -> DataFrame:
             same,
         ),
         (
-            "the same over all rounds, as in Table 1",
+            "the same over all rounds (Table 1)",
             nan,
             partial(over, "SCL", "printed_rand"),
             same,
         ),
         (
-            "HDBSCAN minus SCL: PF1 as released, at the end",
+            "HDBSCAN minus SCL: PF1 at the end",
             over("SCL", "pf1_union", mine.arms),
             partial(over, "SCL", "final_pf1"),
             same,
         ),
         (
-            "the same over all rounds, as in Figure 2",
+            "the same over all rounds (Figure 2)",
             nan,
             partial(over, "SCL", "pf1"),
             same,
@@ -378,7 +378,7 @@ def by_network() -> DataFrame:
             whole,
         ),
         (
-            "runs in which T falls first: MNIST, CIFAR-10 minus FMNIST, PathMNIST",
+            "how often T falls first, by data set",
             _falls_less_rises(looked).mean,
             lambda frame: _falls_less_rises(frame).mean,
             kept["temperatures"],
@@ -389,8 +389,8 @@ def by_network() -> DataFrame:
         grey = frame["data"].isin(GREY)
         parts = [frame[grey], frame[~grey], frame]
         rows[words] = [ours, *map(effect_of, parts)]
-    columns = ["our short runs", "archive: MNIST, FMNIST"]
-    columns += ["archive: ResNet34 sets", "archive: all"]
+    columns = ["ours, short", "MNIST, FMNIST"]
+    columns += ["ResNet34 sets", "all"]
     found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     return found.rename_axis("effect")
 
