@@ -450,6 +450,7 @@ class Task:
         return self.__dict__ | {"_brought": self.spec()}
 
     def _describe(self) -> dict[str, Any]:
+        """The spec, made from the fields."""
         always = {
             "schema": store.SCHEMA,
             "method": describe(self.method),
