@@ -1069,6 +1069,53 @@ def test_geometry_is_measured_without_a_trace():
     assert np.shape(found["plane"]) == (6, 2)
 
 
+def test_b_is_measured_along_the_path_that_clients_take():
+    """Before each step; a fresh federation tells what was sent in the first round."""
+    tasks = wecfl.tasks
+    part = wecfl.figures.deal_digits()[0]["α = (0.1, 10)"]
+    local = Local(0.1, steps=3, batch_size=8, momentum=0.9, keep_state=True)
+    net = partial(models.mlp, 64, (8,), 10)
+    digits = data.load("digits")
+    feds = [Federation(digits, part, net, local=local, seed=0) for _ in range(2)]
+    fed, fresh = feds
+    state = WeCFL(5).init(fed)
+    for t in range(2):
+        state = WeCFL(5).step(state, fed, t)
+    before = fed.snapshot()
+    found = tasks.measure_steps(fed, state)
+    after = fed.snapshot()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    rows = state.theta[state.labels]
+    assert np.shape(found["B_steps"]) == (3, 5)
+    first = tasks.measure_geometry(fed, state)["B"]
+    assert max(found["B_steps"][0]) == pytest.approx(first, abs=1e-4)
+    halfway = tasks.trained_for(fed, rows, 2)
+    gradients = tasks.whole_gradients(fed, halfway)
+    B = clusterability(gradients, fed.n, state.labels)
+    assert found["B_steps"][2] == pytest.approx(B.tolist(), abs=1e-4)
+    assert torch.equal(tasks.trained_for(fed, rows, 3), fed.train(rows).theta)
+    sent = fresh.train(fresh.start().repeat(fresh.K, 1)).theta
+    assert torch.equal(tasks.sent_first(fed), sent)
+    assert np.shape(found["cosines_centres"]) == (5, 5)
+    largest = int(state.labels.bincount().max())
+    assert np.shape(found["cosines_members"]) == (largest, largest)
+
+
+def test_parts_of_the_released_ifca_are_tried_one_at_a_time():
+    """Each arm differs from IFCA in what its name says; the released one has it all."""
+    arms = wecfl.tasks.parts_of_ifca(wecfl.tasks.SCALES["laptop"])
+    assert len(arms) == 7
+    for row, (K, method, changes) in arms.items():
+        assert K == method.clusters == 10
+        assert method.aliased == row.startswith("IFCA, the slip alone")
+        assert (method.batches == 3) == ("batches" in row or "released" in row)
+        assert method.new_optimizer == method.pairwise == ("released" in row)
+        rate = wecfl.tasks.SCALES["laptop"].local.lr
+        if changes:
+            rate = changes["local"].lr
+        assert rate == (0.001 if row.endswith("η = 0.001") else 0.01)
+
+
 def test_noise_is_zero_for_whole_gradients_and_not_for_batches():
     whole = wecfl.theory.trace(convex(), 2, 3)
     batches = wecfl.theory.trace(convex(), 2, 3, batch=4)

@@ -9,6 +9,9 @@
 | equal_sizes | rows of the two n-class tables under laws with clients of equal size |
 | scale_* | the claims' rows at the paper's own scale |
 | geometry | how clients and centres lie, and B of Eq. 5: Figures 4, 5, 7 and 8 |
+| steps | B of Eq. 5 over all local steps; Figure 4; round 1 of Figures 7 and 8 |
+| averages | FeSEM with averages that count all members alike, Eq. 2 |
+| choices | what the released IFCA does, one thing at a time, in Figure 2's setting |
 | variants | as printed, released, corrected: one difference at a time |
 
 The n-class laws are those of the released code: each cluster and each client draws its
@@ -34,6 +37,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ... import models, partition
 from ...experiment import Task, measure
@@ -162,12 +166,9 @@ def measure_geometry(fed: Federation, state: Any) -> dict[str, Any]:
     """
     before = fed.snapshot()
     rows = state.theta[state.labels]  # (K, D)
-    whole: dict[str, Any] = {"steps": 1, "batch_size": None, "lr": 1.0, "momentum": 0.0}
-    moved = fed.train(rows, keep_state=False, **whole).theta
-    fed.restore(before)
+    gradients = whole_gradients(fed, rows)  # (K, P)
     trained = fed.train(rows).theta
     fed.restore(before)
-    gradients = (rows - moved)[:, : fed.layout.P]  # (K, P) without buffers
     labels = state.labels.unique(return_inverse=True)[1]  # no empty clusters
     clusters = int(labels.max()) + 1
     g = represent(trained, fed.layout)  # (K, d)
@@ -183,6 +184,75 @@ def measure_geometry(fed: Federation, state: Any) -> dict[str, Any]:
         "between": float(torch.pdist(centres).min()),
         "plane": in_the_plane(g.numpy()),
     }
+
+
+def measure_steps(fed: Federation, state: Any) -> dict[str, Any]:
+    """Measure as usual, and B of Eq. 5 at each local step of the next round.
+
+    ``B_steps`` (Q, C) has B of every cluster before each of the Q steps, where the
+    clients' own training takes them. ``cosines_centres`` and ``cosines_members`` are
+    the matrices of Figure 4, of what clients send at the end of that round; the members
+    are those of the largest cluster. ``first_plane`` has what clients sent in round 1.
+    The federation stays as it was.
+    """
+    assert fed.local.steps is not None
+    rows = state.theta[state.labels]  # (K, D)
+    labels = state.labels.unique(return_inverse=True)[1]  # no empty clusters
+    B_steps = []
+    for q in range(fed.local.steps):
+        gradients = whole_gradients(fed, trained_for(fed, rows, q))
+        B_steps.append(clusterability(gradients, fed.n, labels))
+    g = represent(trained_for(fed, rows, fed.local.steps), fed.layout)  # (K, d)
+    centres = mean_by(g, torch.ones_like(fed.n), labels, old=g[: int(labels.max()) + 1])
+    largest = labels.mode().values
+    first = represent(sent_first(fed), fed.layout)  # (K, d)
+    return measure(fed, state) | {
+        "B_steps": _rounded(torch.stack(B_steps), 4),
+        "cosines_centres": _rounded(cosine(centres), 4),
+        "cosines_members": _rounded(cosine(g[labels == largest]), 4),
+        "first_plane": in_the_plane(first.numpy()),
+    }
+
+
+def trained_for(fed: Federation, rows: Tensor, steps: int) -> Tensor:  # (K, D)
+    """Where clients are after so many steps of the next round, from ``rows`` (K, D).
+
+    A shorter round has the first batches of a longer one, and momentum is put back, so
+    this is a point of the very path that clients take next.
+    """
+    if steps == 0:
+        return rows
+    before = fed.snapshot()
+    trained = fed.train(rows, steps=steps).theta
+    fed.restore(before)
+    return trained
+
+
+def whole_gradients(fed: Federation, rows: Tensor) -> Tensor:  # (K, P)
+    """Gradients of the clients' losses on all their samples, without buffers."""
+    before = fed.snapshot()
+    whole: dict[str, Any] = {"steps": 1, "batch_size": None, "lr": 1.0, "momentum": 0.0}
+    moved = fed.train(rows, keep_state=False, **whole).theta
+    fed.restore(before)
+    return (rows - moved)[:, : fed.layout.P]
+
+
+def sent_first(fed: Federation) -> Tensor:  # (K, D)
+    """What clients sent in the first round, when all started from one model."""
+    before = fed.snapshot()
+    unused = {
+        name: np.zeros_like(value)
+        for name, value in before.items()
+        if not name.startswith("memory.")  # momentum of earlier rounds
+    }
+    fed.restore(unused)
+    trained = fed.train(fed.start().repeat(fed.K, 1)).theta
+    fed.restore(before)
+    return trained
+
+
+def _rounded(values: Tensor, digits: int) -> list[list[float]]:
+    return values.double().numpy().round(digits).tolist()
 
 
 def in_the_plane(rows: np.ndarray) -> list[list[float]]:
@@ -348,6 +418,28 @@ def clustered_methods(scale: Scale) -> dict[str, Any]:
     }
 
 
+def parts_of_ifca(scale: Scale) -> dict[str, Any]:
+    """What the released IFCA does, one thing at a time, at Figure 2's two rates.
+
+    Figure 2 itself has IFCA, and IFCA as released, which does all of this.
+    """
+    parts = {
+        "IFCA": IFCA(10),
+        "IFCA, three batches": IFCA(10, batches=3),
+        "IFCA as released, without the slip": replace(
+            IFCA.as_released(10), aliased=False
+        ),
+        "IFCA, the slip alone": IFCA(10, aliased=True),
+    }
+    arms: dict[str, Any] = {}
+    for row, method in parts.items():
+        if row != "IFCA":
+            arms[row] = (10, method, {})
+        slow = {"local": replace(scale.local, lr=0.001)}
+        arms[f"{row}, η = 0.001"] = (10, method, slow)
+    return arms
+
+
 def numbers_of_clusters(scale: Scale) -> dict[str, Any]:
     """Figure 3's WeCFL with five and ten clusters, and Figure 8's with three."""
     return {f"WeCFL, K = {K}": (K, WeCFL(K), {}) for K in (3, 5, 10)}
@@ -371,6 +463,28 @@ def geometry(profile: str) -> list[Task]:
         task(profile, dataset, "α = (0.1, 10)", seed, WeCFL(K), f"K = {K}", K, **kept)
         for seed in scale.seeds
         for dataset, K in ((first, 10), (first, 3), *((name, 10) for name in others))
+    ]
+
+
+def steps(profile: str) -> list[Task]:
+    """The runs of ``geometry`` once more, with B over all local steps of a round.
+
+    What is not a curve is kept of the last round only.
+    """
+    kept = {"measure": measure_steps, "curves": ("B_steps", "labels", "ari")}
+    return [replace(made, **kept) for made in geometry(profile)]
+
+
+def averages(profile: str) -> list[Task]:
+    """FeSEM of Tables 2 and 5 with averages that count all members alike, Eq. 2."""
+    scale = SCALES[profile]
+    row = "FeSEM, unweighted averages"
+    return [
+        task(profile, dataset, setting, seed, FeSEM(K, aggregation="equal"), row, K)
+        for seed in scale.seeds
+        for dataset in scale.models
+        for setting in ("α = (0.1, 10)", "(3, 2)-class", "α = 0.1", "2-class")
+        for K in (5, 10)
     ]
 
 
@@ -450,6 +564,11 @@ TABLES: dict[str, Callable[[str], list[Task]]] = only_in(
             own_scale, dataset="fashion_mnist", setting="(3, 2)-class", seeds=range(1)
         ),
         "geometry": geometry,
+        "steps": steps,
+        "averages": averages,
+        "choices": partial(
+            figure, dataset="cifar10", setting="(3, 2)-class", arms=parts_of_ifca
+        ),
         "variants": variants,
     },
 )
