@@ -24,7 +24,7 @@ from .tasks import CURVES, SCALES, TABLES, in_the_plane, law
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 ACCURACY, MACRO_F1 = CURVES
 WIDTH = 5.8  # inches: words stay readable when a phone shrinks the picture
@@ -33,7 +33,11 @@ CLUSTER_WISE = ("α = (0.1, 10)", "(3, 2)-class")
 CLIENT_WISE = ("α = 0.1", "2-class")
 SETTINGS = (*CLUSTER_WISE, *CLIENT_WISE)
 HALVES = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
-OWN_SCALE = ("scale_cifar10_class", "scale_cifar10_alpha", "scale_fashion_class")
+OWN_SCALE = {
+    "scale_cifar10_class": ("cifar10", "(3, 2)-class"),
+    "scale_cifar10_alpha": ("cifar10", "α = (0.1, 10)"),
+    "scale_fashion_class": ("fashion_mnist", "(3, 2)-class"),
+}
 SNAPSHOTS = (("fashion_mnist", 10), ("fashion_mnist", 3), ("cifar10", 10))
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
@@ -89,12 +93,23 @@ def with_halves(frame: DataFrame) -> DataFrame:
     return pd.concat([few, frame.drop(columns=[*names])], ignore_index=True)
 
 
+def made(table: str) -> bool:
+    """Whether a table has records."""
+    return (results("wecfl") / f"{table}.json").exists()
+
+
 @cache
 def both() -> DataFrame:
-    """Tables 2 and 5 at laptop scale: the paper's rows and our controls."""
+    """Tables 2 and 5 at laptop scale: the paper's rows and our controls.
+
+    FeSEM with unweighted averages is among them once it is run.
+    """
     import pandas as pd
 
-    frame = with_halves(pd.concat(records(name) for name in HALVES))
+    names = [*HALVES]
+    if made("averages"):
+        names.append("averages")
+    frame = with_halves(pd.concat(records(name) for name in names))
     last = frame["row"].eq("Oracle clusters")
     return frame.sort_values("K", kind="stable", key=lambda K: K + last)
 
@@ -131,11 +146,50 @@ def curves(figure: str) -> dict[str, list[DataFrame]]:
     return tables.curves(TABLES[figure]("laptop"), path)
 
 
-def geometry() -> DataFrame | None:
-    """The runs behind Figures 4, 5, 7 and 8, with their curves; None if not made."""
-    if not (results("wecfl") / "geometry.json").exists():
-        return None
-    return read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
+def ifca_runs() -> dict[str, list[DataFrame]]:
+    """The curves of Figure 2, and of the released IFCA's parts once they are run."""
+    runs = curves("figure2")
+    if made("choices"):
+        runs |= curves("choices")
+    return runs
+
+
+def geometry() -> DataFrame:
+    """The runs behind Figures 4, 5, 7 and 8, with their curves.
+
+    B of a round is that of the worst cluster where the round begins. Once ``steps`` is
+    run, it is the largest of the round's Q steps, and ``B_median`` is that of the
+    median cluster.
+    """
+    frame = read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
+    if not made("steps"):
+        return frame
+    for course, path in zip(frame["course"], steps()["course"], strict=True):
+        worst = [np.max(B, axis=0) for B in path["B_steps"]]  # (C,) for each round
+        course["B"] = [B.max() for B in worst]
+        course["B_median"] = [np.median(B) for B in worst]
+    return frame
+
+
+def steps() -> DataFrame:
+    """The same runs, in the same order, with what only ``steps`` has kept.
+
+    The course has ``B_steps``, a matrix (Q, C) for each round. The matrices of Figure 4
+    and the picture of round 1 are columns.
+    """
+    tasks = TABLES["steps"]("laptop")
+    frame = read("wecfl", "steps", tasks, course=True)
+    found = tables.by_key(results("wecfl") / "steps.json")
+    for name in ("cosines_centres", "cosines_members", "first_plane"):
+        frame[name] = [found[task.key]["metrics"]["final"][name] for task in tasks]
+    return frame
+
+
+def which_steps() -> str:
+    """Over which of a round's local steps our B is taken, in words."""
+    if made("steps"):
+        return "the largest of a round's local steps"
+    return "at the first of a round's local steps, so B is at least this"
 
 
 def mean_over_seeds(frame: DataFrame, by: list[str], value: str) -> DataFrame:
@@ -162,6 +216,28 @@ def awaited() -> str:
         "Runs at the paper's own scale (CIFAR-10, (3, 2)-class) will decide there "
         "about WeCFL's leads over FeSEM, IFCA, FedAvg and training alone."
     )
+
+
+def not_run() -> str:
+    """What is not run yet, as Markdown; "" if all is."""
+    waiting = {
+        "averages": "FeSEM with unweighted averages (Eq. 2)",
+        "steps": "*B* over all *Q* steps, and in the median cluster; Figure 4 as heat "
+        "maps, and round 1 of Figures 7 and 8, for the networks",
+        "choices": "the parts of the released IFCA one by one, which would part the "
+        "slip from the choice by three batches",
+    }
+    left = [words for table, words in waiting.items() if not made(table)]
+    for table, (dataset, setting) in OWN_SCALE.items():
+        planned = len({task.seed for task in TABLES[table]("paper")})
+        missing = planned - own_cell(dataset, setting)["seed"].nunique()
+        if missing:
+            place = f"{DATASETS[dataset]}, {setting}"
+            seeds = f"{missing} of {planned} seeds"
+            left.append(f"{place}, at the paper's own scale ({seeds})")
+    if not left:
+        return ""
+    return f"Not run yet: {'; '.join(left)}."
 
 
 def settled(course: DataFrame) -> int:
@@ -318,7 +394,22 @@ def lead(
 
 
 def measures() -> tables.Table:
-    """Rows with ten models or one, by five measures, mean of the eight cells."""
+    """Rows of both tables with ten models or one, by five measures, at laptop scale."""
+    frame = both()[both()["row"] != "Oracle clusters"]  # which Table 5 has not
+    where = "Mean of the eight settings; accuracy by samples and macro-F1 (union) are "
+    where += f"means of three rounds, the others of the last one; {LAPTOP}."
+    return _measures(frame, where)
+
+
+def own_measures(dataset: str, setting: str) -> tables.Table:
+    """The same for one setting at the paper's own scale."""
+    own = own_cell(dataset, setting)
+    where = f"{DATASETS[dataset]}, {setting}, means of three rounds; {OWN}, "
+    return _measures(own, f"{where}{number_of_seeds(own)}.")
+
+
+def _measures(frame: DataFrame, where: str) -> tables.Table:
+    """Five measures of rows with ten models or one; ``where`` ends the caption."""
     names = {
         ACCURACY: "accuracy by samples",
         "accuracy": "accuracy by clients",
@@ -326,38 +417,124 @@ def measures() -> tables.Table:
         "macro_f1": "macro-F1 (true classes)",
         MACRO_F1: "macro-F1 (union)",
     }
-    frame = both()[(both()["K"] != 5) & (both()["row"] != "Oracle clusters")]
+    frame = frame[frame["K"] != 5]
     means = 100 * frame.groupby("row", sort=False)[[*names]].mean()
     rows = [
         [str(row), *(f"{line[name]:.1f}" for name in names)]
         for row, line in means.iterrows()
     ]
-    caption = "Five measures in %, K = 10, mean of the eight settings. Balanced "
-    caption += "accuracy and macro-F1 count classes alike. Accuracy by samples and "
-    caption += (
-        "macro-F1 (union) are means of three rounds, the others of the last one; "
-    )
-    caption += f"{LAPTOP}."
+    caption = "Five measures in %, ten models or one. Balanced accuracy and macro-F1 "
+    caption += f"count classes alike. {where}"
     return number_table(["", *names.values()], rows, caption)
 
 
 def scales(dataset: str, setting: str) -> tables.Table:
     """One column of Table 2: the paper's numbers, ours at both scales."""
-    sides = {"paper": paper(), "laptop scale": both(), "the paper's scale": own_scale()}
-    cells = {}
-    for name, frame in sides.items():
-        here = frame["dataset"].eq(dataset) & frame["setting"].eq(setting)
-        lines = _for_dots(frame[here])
-        cells[name] = 100 * lines.groupby("line", sort=False)[ACCURACY].mean()
-    own = cells["the paper's scale"]
-    seeds = own_scale().groupby(["dataset", "setting"])["seed"].nunique()
+    own = own_cell(dataset, setting)
+    laptop = cell(both(), dataset, setting)
+    sides = {
+        "paper": cell(paper(), dataset, setting),
+        "laptop scale": laptop,
+        "the paper's scale": own,
+    }
+    found = {name: _for_dots(frame).groupby("line") for name, frame in sides.items()}
     rows = []
-    for line in own.index:
-        numbers = [cells[name].get(line) for name in sides]
-        rows.append([line, *("–" if x is None else f"{x:.1f}" for x in numbers)])
-    caption = f"Accuracy in %, {DATASETS[dataset]}, {setting}: {LAPTOP}, "
-    caption += f"{OWN}. Seeds at the paper's scale: {seeds[dataset, setting]}."
+    for line in _for_dots(own)["line"].unique():
+        row = [line]
+        for groups in found.values():
+            numbers = "–"
+            if line in groups.groups:
+                numbers = _mean_and_range(groups.get_group(line)[ACCURACY])
+            row.append(numbers)
+        rows.append(row)
+    caption = f"Accuracy in %, {DATASETS[dataset]}, {setting}; in brackets the range "
+    caption += f"of seeds. {LAPTOP}: {number_of_seeds(laptop)}. {OWN}, official test "
+    caption += f"images: {number_of_seeds(own)}; {run_times(own)}."
     return number_table(["", *sides], rows, caption)
+
+
+def cell(frame: DataFrame, dataset: str, setting: str) -> DataFrame:
+    """The lines of one data set and setting."""
+    return frame[frame["dataset"].eq(dataset) & frame["setting"].eq(setting)]
+
+
+def own_cell(dataset: str, setting: str) -> DataFrame:
+    """The lines of one data set and setting at the paper's own scale."""
+    return cell(own_scale(), dataset, setting)
+
+
+def number_of_seeds(frame: DataFrame) -> str:
+    """How many seeds a frame has, in words."""
+    number = frame["seed"].nunique()
+    return "one seed" if number == 1 else f"{number} seeds"
+
+
+def run_times(frame: DataFrame) -> str:
+    """What runs took, in words; every run has one core."""
+    minutes = frame["seconds"] / 60
+    words = f"{minutes.min():.0f} to {minutes.max():.0f} minutes of one core a run, "
+    return f"{words}{minutes.sum() / 60:.1f} core hours in all"
+
+
+def signed(points: float) -> str:
+    """Points with their sign, and a true minus."""
+    return f"{points:+.1f}".replace("-", "−")
+
+
+def _mean_and_range(shares: Series) -> str:
+    """A mean in percent, and the range of several runs."""
+    words = f"{100 * shares.mean():.1f}"
+    if len(shares) == 1:
+        return words
+    return f"{words} ({100 * shares.min():.1f} to {100 * shares.max():.1f})"
+
+
+def alone_at_both_scales() -> str:
+    """WeCFL beside LocalOnly at laptop scale and at the paper's; "" without runs."""
+    parts = []
+    for dataset, setting in _own_cells():
+        gaps = []
+        for frame in (cell(both(), dataset, setting), own_cell(dataset, setting)):
+            mean = frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
+            gaps.append(100 * (mean["WeCFL"] - mean["LocalOnly"]))
+        name = f"{DATASETS[dataset]}, {setting}"
+        seeds = number_of_seeds(own_cell(dataset, setting))
+        parts.append(
+            f"At the paper's scale ({name}, {seeds}) WeCFL minus LocalOnly is "
+            f"{signed(gaps[1])} points; at laptop scale {signed(gaps[0])}."
+        )
+    return " ".join(parts)
+
+
+def ifca_at_both_scales() -> str:
+    """Where IFCA stands at the paper's scale, in words; "" without runs."""
+    rows = ("FedAvg", "IFCA", "IFCA as released", "WeCFL")
+    parts = []
+    for dataset, setting in _own_cells():
+        own = own_cell(dataset, setting)
+        printed = cell(paper(), dataset, setting)
+        means, theirs = (
+            100 * frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
+            for frame in (own, printed)
+        )
+        levels = []
+        for row in rows:
+            words = f"{row} {means[row]:.1f}"
+            if row in theirs:
+                words += f" (paper {theirs[row]:.1f})"
+            levels.append(words)
+        name = f"{DATASETS[dataset]}, {setting}, {number_of_seeds(own)}"
+        parts.append(
+            f"At the paper's scale and learning rate ({name}), accuracy in % with ten "
+            f"models or one: {', '.join(levels)}."
+        )
+    return " ".join(parts)
+
+
+def _own_cells() -> list[tuple[str, str]]:
+    """The cells that have runs at the paper's own scale."""
+    found = own_scale()[["dataset", "setting"]].drop_duplicates()
+    return [(line["dataset"], line["setting"]) for _, line in found.iterrows()]
 
 
 def ifca_gaps() -> tuple[tables.Table, str]:
@@ -413,7 +590,7 @@ def standing_in() -> set[tuple[Any, ...]]:
 def stability() -> tables.Table:
     """How often clusters change in Figure 2's runs, and where the runs end."""
     rows = []
-    for row, runs in curves("figure2").items():
+    for row, runs in ifca_runs().items():
         counts = [len(changes(course)) for course in runs]
         ends = [100 * course[ACCURACY].iloc[-3:].mean() for course in runs]
         words = ", ".join(map(str, counts))
@@ -751,7 +928,8 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
     laptop = both().assign(scale="ours, laptop scale")
     own = own_scale().assign(scale="ours, the paper's scale")
     ours = pd.concat([laptop, own])
-    ours = ours[ours["setting"].isin(settings) & ours["row"].ne("IFCA as released")]
+    apart = ["IFCA as released", "FeSEM, unweighted averages"]
+    ours = ours[ours["setting"].isin(settings) & ~ours["row"].isin(apart)]
     theirs = printed(table)
     fig = plots.dots(
         _for_dots(ours[ours["K"] != 5]).assign(line=lambda frame: frame["row"]),
@@ -901,20 +1079,55 @@ def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
     """Figures 5, 7 and 8 from records: t-SNE of what clients send next.
 
     After t rounds of clustering, so in round t + 1, and coloured by the clusters in
-    which they trained. What clients send in round 1 is not recorded.
+    which they trained. Once ``steps`` is run, round 1 comes first, coloured by the
+    clusters that were made of it.
     """
     from matplotlib.figure import Figure
 
     plots.style()
-    run = frame[(frame["dataset"] == dataset) & (frame["K"] == K)]
-    course = run[run["seed"] == seed]["course"].iloc[0]
-    first = course.iloc[:5]
+    course = one_run(frame, dataset, K, seed)["course"]
+    pictures = []
+    for _, line in course.iloc[:5].iterrows():
+        pictures.append((line["round"] + 1, line["plane"], line["labels"]))
+    if made("steps"):
+        sent = one_run(steps(), dataset, K, seed)["first_plane"]
+        pictures = [(1, sent, course["labels"].iloc[0]), *pictures[:4]]
     fig = Figure(figsize=(WIDTH, 2))
-    axes = fig.subplots(1, len(first), squeeze=False)[0]
-    for ax, (_, line) in zip(axes, first.iterrows(), strict=True):
-        plots.spokes(np.array(line["plane"]), np.array(line["labels"]), ax=ax)
+    axes = fig.subplots(1, len(pictures), squeeze=False)[0]
+    for ax, (t, plane, labels) in zip(axes, pictures, strict=True):
+        plots.spokes(np.array(plane), np.array(labels), ax=ax)
         ax.set(xticks=[], yticks=[])
-        ax.set_title(f"round {line['round'] + 1}", fontsize=9.5)
+        ax.set_title(f"round {t}", fontsize=9.5)
+    return fig
+
+
+def one_run(frame: DataFrame, dataset: str, K: int, seed: int) -> Series:
+    """The line of one run."""
+    here = frame["dataset"].eq(dataset) & frame["K"].eq(K) & frame["seed"].eq(seed)
+    (line,) = [line for _, line in frame[here].iterrows()]
+    return line
+
+
+def figure_4(seed: int = 0) -> Figure:
+    """Figure 4 from records, ten clusters: cosines after the last round.
+
+    Of all centres, and of the members of the largest cluster.
+    """
+    from matplotlib.figure import Figure
+
+    plots.style()
+    frame = steps()
+    fig = Figure(figsize=(WIDTH, 5.2))
+    axes = fig.subplots(2, 2)
+    for line, dataset in zip(axes, ("cifar10", "fashion_mnist"), strict=True):
+        run = one_run(frame, dataset, 10, seed)
+        sides = {"centres": "cosines_centres", "members": "cosines_members"}
+        for ax, (name, column) in zip(line, sides.items(), strict=True):
+            plots.matrix(torch.tensor(run[column]), None, name="cosine", ax=ax)
+            ax.images[0].set_cmap("RdBu_r")
+            ax.images[0].set_clim(-1, 1)
+            ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
+            ax.set_title(f"{DATASETS[dataset]}, {name}", fontsize=9.5)
     return fig
 
 
@@ -925,8 +1138,10 @@ def geometry_table(frame: DataFrame) -> tables.Table:
         "cosine_members": "cosine of members",
         "to_centre": "client to centre",
         "between": "least distance of centres",
-        "B": "B at the cluster's model",
+        "B": "B, worst cluster",
     }
+    if made("steps"):
+        names["B_median"] = "B, median cluster"
     rows = []
     for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
         for place in (0, -1):
@@ -936,12 +1151,31 @@ def geometry_table(frame: DataFrame) -> tables.Table:
             head += f"after round {ends[0]['round']}"
             rows.append([head, *(f"{x:.3f}" for x in means)])
     caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}. "
-    caption += "B: worst client of the worst cluster, on all samples of a client, with "
-    caption += "BatchNorm as in training. Cosines are means over all dense layers and "
-    caption += "all pairs; the paper speaks of every pair of one cluster. Its Figure 4 "
-    caption += "names no data set; in the released code its matrix has the size of the "
-    caption += "CIFAR-10 network's last layer."
+    caption += f"B: {which_steps()}; the worst client of a cluster, on all samples of "
+    caption += "a client, with BatchNorm as in training. Cosines are means over all "
+    caption += "dense layers and all pairs; the paper speaks of every pair of one "
+    caption += "cluster. Its Figure 4 names no data set; in the released code its "
+    caption += "matrix has the size of the CIFAR-10 network's last layer."
     return number_table(["", *names.values()], rows, caption)
+
+
+def b_in_words(frame: DataFrame) -> str:
+    """How large B is in the networks' runs, and if it grows."""
+    low = min(course["B"].min() for course in frame["course"])
+    grown = sum(
+        course["B"].iloc[-1] > course["B"].iloc[0] for course in frame["course"]
+    )
+    words = (
+        f"$B$ ({which_steps()}; the worst cluster) is {low:.1f} or more after every "
+    )
+    words += f"round of every run, and ends higher than it began in {grown} of "
+    words += f"{len(frame)} runs."
+    if "B_median" in frame["course"].iloc[0]:
+        ends = [course["B_median"].iloc[-1] for course in frame["course"]]
+        words += (
+            f" In the median cluster it ends at {min(ends):.1f} to {max(ends):.1f}."
+        )
+    return words
 
 
 def geometry_curves(frame: DataFrame) -> Figure:
@@ -957,7 +1191,7 @@ def geometry_curves(frame: DataFrame) -> Figure:
     fig = Figure(figsize=(WIDTH, 4.6))
     *axes, empty = fig.subplots(2, 3).flat
     heads = {
-        "B": "B, first of Q steps",
+        "B": "B, worst cluster",
         "to_centre": "client to its centre",
         "between": "nearest two centres",
         "cosine_members": "cosine of two members",
