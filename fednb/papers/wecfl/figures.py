@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -1161,20 +1162,17 @@ def geometry_table(frame: DataFrame) -> tables.Table:
 
 def b_in_words(frame: DataFrame) -> str:
     """How large B is in the networks' runs, and if it grows."""
-    low = min(course["B"].min() for course in frame["course"])
-    grown = sum(
-        course["B"].iloc[-1] > course["B"].iloc[0] for course in frame["course"]
-    )
-    words = (
-        f"$B$ ({which_steps()}; the worst cluster) is {low:.1f} or more after every "
-    )
+    courses = frame["course"]
+    least = min(course["B"].min() for course in courses)
+    least = math.floor(10 * least) / 10  # not rounded up: no B is below it
+    grown = sum(course["B"].iloc[-1] > course["B"].iloc[0] for course in courses)
+    words = f"*B* ({which_steps()}; the worst cluster) is {least} or more after every "
     words += f"round of every run, and ends higher than it began in {grown} of "
-    words += f"{len(frame)} runs."
-    if "B_median" in frame["course"].iloc[0]:
-        ends = [course["B_median"].iloc[-1] for course in frame["course"]]
-        words += (
-            f" In the median cluster it ends at {min(ends):.1f} to {max(ends):.1f}."
-        )
+    words += f"{len(courses)} runs."
+    if made("steps"):
+        ends = [course["B_median"].iloc[-1] for course in courses]
+        words += f" In the median cluster it ends at {min(ends):.1f} to "
+        words += f"{max(ends):.1f}."
     return words
 
 
