@@ -193,7 +193,7 @@ def size_of_b() -> str:
         "is not close to zero as the paper has it: in the worst cluster it is "
         f"{min(starts):.1f} to {max(starts):.1f} after the first round and "
         f"{min(ends):.1f} to {max(ends):.1f} after the last "
-        f"({figures.which_steps()}).\n"
+        f"({figures.which_steps()}{figures.at_least()}).\n"
     )
 
 
@@ -687,7 +687,7 @@ def of_the_geometry() -> list[Claim]:
             unit="= minus B of the worst cluster after the last round "
             f"(our line: {CLOSE_TO_ZERO})",
             replicates=f"{ten['seed'].nunique()} seeds, both data sets averaged, "
-            f"K = 10; {figures.which_steps()}",
+            f"K = 10; {figures.which_steps()}{figures.at_least()}",
             scale=LAPTOP,
         ),
         course(
@@ -695,7 +695,8 @@ def of_the_geometry() -> list[Claim]:
             "B.2",
             falls,
             threshold=1.0,
-            unit="= B after the first round / B after the last",
+            unit="= B after the first round / B after the last "
+            f"({figures.which_steps()})",
         ),
     ]
 

@@ -187,10 +187,17 @@ def steps() -> DataFrame:
 
 
 def which_steps() -> str:
-    """Over which of a round's local steps our B is taken, in words."""
+    """At which of a round's local steps our B is taken, in words."""
     if made("steps"):
         return "the largest of a round's local steps"
-    return "at the first of a round's local steps, so B is at least this"
+    return "at the first of a round's local steps"
+
+
+def at_least() -> str:
+    """What that means for Eq. 5's B, which is the largest of all steps."""
+    if made("steps"):
+        return ""
+    return ", so B of Eq. 5 is at least this"
 
 
 def mean_over_seeds(frame: DataFrame, by: list[str], value: str) -> DataFrame:
@@ -1166,9 +1173,9 @@ def b_in_words(frame: DataFrame) -> str:
     least = min(course["B"].min() for course in courses)
     least = math.floor(10 * least) / 10  # not rounded up: no B is below it
     grown = sum(course["B"].iloc[-1] > course["B"].iloc[0] for course in courses)
-    words = f"*B* ({which_steps()}; the worst cluster) is {least} or more after every "
-    words += f"round of every run, and ends higher than it began in {grown} of "
-    words += f"{len(courses)} runs."
+    words = f"*B* of the worst cluster ({which_steps()}{at_least()}) is {least} or "
+    words += "more after every round of every run, and ends higher than it began in "
+    words += f"{grown} of {len(courses)} runs."
     if made("steps"):
         ends = [course["B_median"].iloc[-1] for course in courses]
         words += f" In the median cluster it ends at {min(ends):.1f} to "

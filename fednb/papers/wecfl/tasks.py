@@ -471,8 +471,10 @@ def steps(profile: str) -> list[Task]:
 
     What is not a curve is kept of the last round only.
     """
-    kept = {"measure": measure_steps, "curves": ("B_steps", "labels", "ari")}
-    return [replace(made, **kept) for made in geometry(profile)]
+    kept = ("B_steps", "labels", "ari")
+    return [
+        replace(made, measure=measure_steps, curves=kept) for made in geometry(profile)
+    ]
 
 
 def averages(profile: str) -> list[Task]:
