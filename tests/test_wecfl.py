@@ -1034,7 +1034,7 @@ def test_without_runs_at_the_papers_scale_nothing_is_said(made_up):
     assert wecfl.claims.own_scale_in_words() == ""
     assert wecfl.figures.alone_at_both_scales() == ""
     assert wecfl.figures.ifca_at_both_scales() == ""
-    assert "own scale (3 of 3 seeds)" in wecfl.figures.not_run()
+    assert "own scale (seeds to come: 3 of 3)" in wecfl.figures.not_run()
 
 
 def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
@@ -1042,7 +1042,7 @@ def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
     assert set(wecfl.figures.own_scale()["seed"]) == {0}
     found = wecfl.claims.at_the_papers_scale()
     assert {claim.verdict for claim in found} == {"open"}
-    assert "own scale (2 of 3 seeds)" in wecfl.figures.not_run()
+    assert "own scale (seeds to come: 2 of 3)" in wecfl.figures.not_run()
     assert all("(3, 2)-class, one seed)" in claim.statement for claim in found)
     assert "a single pair has no interval" in found[0].why
     assert "CIFAR-10, (3, 2)-class, one seed, accuracy" in (

@@ -241,7 +241,7 @@ def not_run() -> str:
         missing = planned - own_cell(dataset, setting)["seed"].nunique()
         if missing:
             place = f"{DATASETS[dataset]}, {setting}"
-            seeds = f"{missing} of {planned} seeds"
+            seeds = f"seeds to come: {missing} of {planned}"
             left.append(f"{place}, at the paper's own scale ({seeds})")
     if not left:
         return ""
