@@ -1125,7 +1125,7 @@ def test_parts_of_the_released_ifca_are_taken_in(made_up):
     assert found[3].interval.mean == pytest.approx(20.0)  # 0.4 without the slip alone
     assert "IFCA, three batches" in wecfl.figures.stability().text
     said = wecfl.claims.slip_in_words(found)
-    assert said.count(";") == 3 and "(holds)" in said
+    assert said.count("\n- ") == 4 and "(holds)" in said
 
 
 def test_b_over_all_steps_is_taken_in(made_up):

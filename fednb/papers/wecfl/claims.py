@@ -177,10 +177,11 @@ def slip_in_words(judged: Sequence[Claim]) -> str:
         if claim.statement in asked:
             assert claim.interval is not None
             effect = f"{signed(claim.interval.mean)} {claim.unit}"
-            parts.append(f"{claim.statement}: {effect} ({claim.verdict})")
+            parts.append(f"- {claim.statement}: {effect} ({claim.verdict}).")
     if not parts:
         return ""
-    return f"Part by part, in Figure 2's setting, three seeds. {'; '.join(parts)}."
+    head = "Part by part, in Figure 2's setting, three seeds:"
+    return "\n".join([head, "", *parts])
 
 
 def size_of_b() -> str:

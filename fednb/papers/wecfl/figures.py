@@ -456,8 +456,9 @@ def scales(dataset: str, setting: str) -> tables.Table:
             row.append(numbers)
         rows.append(row)
     caption = f"Accuracy in %, {DATASETS[dataset]}, {setting}; in brackets the range "
-    caption += f"of seeds. {LAPTOP}: {number_of_seeds(laptop)}. {OWN}, official test "
-    caption += f"images: {number_of_seeds(own)}; {run_times(own)}."
+    caption += f"of seeds. At {LAPTOP}: {number_of_seeds(laptop)}. At {OWN}, on the "
+    caption += "whole data set with its official test images: "
+    caption += f"{number_of_seeds(own)}; {run_times(own)}."
     return number_table(["", *sides], rows, caption)
 
 
