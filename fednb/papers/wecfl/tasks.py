@@ -471,10 +471,11 @@ def steps(profile: str) -> list[Task]:
 
     What is not a curve is kept of the last round only.
     """
-    kept = ("B_steps", "labels", "ari")
-    return [
-        replace(made, measure=measure_steps, curves=kept) for made in geometry(profile)
-    ]
+    kept: dict[str, Any] = {
+        "measure": measure_steps,
+        "curves": ("B_steps", "labels", "ari"),
+    }
+    return [replace(made, **kept) for made in geometry(profile)]
 
 
 def averages(profile: str) -> list[Task]:
