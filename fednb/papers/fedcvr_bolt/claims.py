@@ -29,7 +29,8 @@ The control *shuffled* is FedAvg's lottery with other dice: one client of each b
 a random partition is a uniform draw of clients. So it is a second row of lots here.
 
 An image data set is judged at the paper's own scale as soon as those records are there,
-and at laptop scale until then.
+and at laptop scale until then. So are the regression and Synthetic, once all their runs
+are there; `at_two_scales` then shows both.
 """
 
 from __future__ import annotations
@@ -96,6 +97,47 @@ def headlines(found: Iterable[Claim]) -> list[Claim]:
     """The claims for the first screen, in the order of ``HEADLINES``."""
     tested = {claim.statement: claim for claim in found if claim.interval is not None}
     return [tested[name] for name in HEADLINES if name in tested]
+
+
+def on_drawn_data(regression: DataFrame, synthetic: DataFrame) -> list[Claim]:
+    """All that is judged on the recorded runs with drawn data, claims and questions."""
+    found = [*lower_error(regression), alike(regression)]
+    for D in (1, 2):
+        found.append(steadier_regression(regression, D))
+    found.append(soft_choice(synthetic))
+    found += which_part(_cell(regression, 1, "non-IID"), synthetic)
+    return [*found, *corrected_regression(regression), *against_lots(synthetic)]
+
+
+def at_two_scales() -> list[tables.Table]:
+    """What is judged on drawn data, at laptop scale and at the paper's.
+
+    The list has one table, or none as long as the paper's scale is not recorded whole.
+    """
+    names = (*figures.REGRESSION, "table1_parts", *figures.SYNTHETIC)
+    if figures.largest_scale(names) != "paper":
+        return []
+    sides = []
+    for profile in ("laptop", "paper"):
+        frames = figures.regression(profile), figures.synthetic(profile)
+        sides.append(on_drawn_data(*frames))
+    rows = []
+    for small, large in zip(*sides, strict=True):
+        rows.append([small.statement, _in_words(small), _in_words(large)])
+    small_scale, large_scale = (
+        figures.tasks.SCALES[profile].drawn for profile in ("laptop", "paper")
+    )
+    heads = ["claim or question"]
+    for scale in (small_scale, large_scale):
+        heads.append(f"{scale.rounds} rounds, η = {scale.lr:g}")
+    caption = "Table 1 and Synthetic at two scales: verdict, effect, 95 % interval."
+    return [tables.words(heads, rows, caption)]
+
+
+def _in_words(claim: Claim) -> str:
+    assert claim.interval is not None
+    mean, low, high = claim.interval
+    return f"{claim.verdict}: {mean:+.1f} ({low:+.1f} to {high:+.1f}) {claim.unit}"
 
 
 # --- effects --------------------------------------------------------------------------
@@ -170,7 +212,7 @@ def lower_error(regression: DataFrame) -> list[Claim]:
                 printed=reachable(ours, base, printed_gain(D, base)),
                 unit="%",
                 replicates=f"{seeds(ours)}, {len(RIVALS)} rivals together",
-                scale=LAPTOP,
+                scale=_scale(ours),
             )
             found.append(claim)
     return found
@@ -222,8 +264,13 @@ def alike(regression: DataFrame) -> Claim:
         unit="% of room",
         replicates=f"{seeds(regression)}: the pair that differs most does so by "
         f"{abs(worst.mean):.1f} %, in the paper's table by {margin:.1f} %",
-        scale=LAPTOP,
+        scale=_scale(regression),
     )
+
+
+def _scale(frame: DataFrame) -> str:
+    """The scale of some runs, in words."""
+    return str(frame["scale"].iloc[0])
 
 
 def _farthest(interval: Interval) -> float:
@@ -375,7 +422,7 @@ def faster(mnist: DataFrame) -> list[Claim]:
             interval=lead(mnist, BOLT, base, "area", len(RIVALS)),
             unit="points of the curve's mean after the warm-up",
             replicates=f"{seeds(mnist)}, {len(RIVALS)} rivals together",
-            scale=mnist["scale"].iloc[0],
+            scale=_scale(mnist),
         )
         for base in RIVALS
     ]
@@ -384,27 +431,29 @@ def faster(mnist: DataFrame) -> list[Claim]:
 # --- lower variance -------------------------------------------------------------------
 
 
-def steadier(regression: DataFrame, mnist: DataFrame) -> list[Claim]:
+def steadier_regression(regression: DataFrame, D: int) -> Claim:
     """Section 3: more stable updates; how far a run goes up and down at its end."""
-    found = []
-    for D in (1, 2):
-        part = _cell(regression, D, "non-IID")
-        claim = Claim(
-            statement=f"Regression, D = {D}: steadier than FedAvg",
-            where="abstract, 3",
-            interval=per_cent_less(part, BOLT, "FedAvg", "log_unrest"),
-            unit="% less sd over the last 5 rounds",
-            replicates=seeds(part),
-            scale=LAPTOP,
-        )
-        found.append(claim)
+    part = _cell(regression, D, "non-IID")
+    return Claim(
+        statement=f"Regression, D = {D}: steadier than FedAvg",
+        where="abstract, 3",
+        interval=per_cent_less(part, BOLT, "FedAvg", "log_unrest"),
+        unit="% less sd over the last 5 rounds",
+        replicates=seeds(part),
+        scale=_scale(part),
+    )
+
+
+def steadier(regression: DataFrame, mnist: DataFrame) -> list[Claim]:
+    """The same on the regression and on MNIST."""
+    found = [steadier_regression(regression, D) for D in (1, 2)]
     claim = Claim(
         statement="MNIST: steadier than FedAvg",
         where="abstract, 3",
         interval=lead(mnist, "FedAvg", BOLT, "unrest"),
         unit="points less sd over the last 5 rounds",
         replicates=seeds(mnist),
-        scale=mnist["scale"].iloc[0],
+        scale=_scale(mnist),
     )
     return [*found, claim]
 
@@ -468,7 +517,7 @@ def soft_choice(synthetic: DataFrame) -> Claim:
         where="3",
         interval=lead(synthetic, BOLT, GREEDY),
         replicates=seeds(synthetic),
-        scale=LAPTOP,
+        scale=_scale(synthetic),
     )
 
 
@@ -607,8 +656,11 @@ def our_questions(
     """Which part does what, and what the controls say."""
     return [
         score_lowers_noise(),
-        *which_part(_cell(regression, 1, "non-IID"), synthetic, mnist),
-        *controls(regression, synthetic, mnist),
+        *which_part(_cell(regression, 1, "non-IID"), synthetic),
+        _ask("MNIST: the score adds accuracy", mnist, lead(mnist, BOLT, PICK)),
+        *corrected_regression(regression),
+        *corrected_mnist(mnist),
+        *against_lots(synthetic),
         _counted(
             "Corrected, Assumption A3 near the minimum: the mean update points "
             "downhill",
@@ -626,16 +678,13 @@ def _ask(
     statement: str, frame: DataFrame, interval: Interval, unit: str = "points"
 ) -> Claim:
     """A question of ours about runs of a table."""
-    scale = LAPTOP
-    if "scale" in frame:
-        scale = frame["scale"].iloc[0]
     return Claim(
         statement,
         "ours",
         interval,
         unit=unit,
         replicates=seeds(frame),
-        scale=scale,
+        scale=_scale(frame),
         ours=True,
     )
 
@@ -676,7 +725,7 @@ def nearer_than_lots() -> Claim:
     )
 
 
-def which_part(D1: DataFrame, synthetic: DataFrame, mnist: DataFrame) -> list[Claim]:
+def which_part(D1: DataFrame, synthetic: DataFrame) -> list[Claim]:
     """Coalitions or score?"""
     less = "% less sd over the last 5 rounds"
     return [
@@ -703,34 +752,34 @@ def which_part(D1: DataFrame, synthetic: DataFrame, mnist: DataFrame) -> list[Cl
             synthetic,
             lead(synthetic, BOLT, PICK),
         ),
-        _ask("MNIST: the score adds accuracy", mnist, lead(mnist, BOLT, PICK)),
     ]
 
 
-def controls(
-    regression: DataFrame, synthetic: DataFrame, mnist: DataFrame
-) -> list[Claim]:
-    """The corrected method, and controls that the paper does not have."""
+def corrected_regression(regression: DataFrame) -> list[Claim]:
+    """The corrected method on the regression, and its one change that does it."""
     found = []
     for D in (1, 2):
         part = _cell(regression, D, "non-IID")
-        claim = _ask(
-            f"Regression, D = {D}: corrected has a lower error than FedAvg",
-            part,
-            per_cent_less(part, CORRECTED, "FedAvg", "log_mse"),
-            "%",
-        )
-        found.append(claim)
-        if WEIGHTED in set(part["row"]):
-            claim = _ask(
+        found += [
+            _ask(
+                f"Regression, D = {D}: corrected has a lower error than FedAvg",
+                part,
+                per_cent_less(part, CORRECTED, "FedAvg", "log_mse"),
+                "%",
+            ),
+            _ask(
                 f"Regression, D = {D}: the coalition's weight alone lowers the error",
                 part,
                 per_cent_less(part, WEIGHTED, BOLT, "log_mse"),
                 "%",
-            )
-            found.append(claim)
+            ),
+        ]
+    return found
+
+
+def corrected_mnist(mnist: DataFrame) -> list[Claim]:
+    """The corrected method on MNIST."""
     return [
-        *found,
         _ask(
             "MNIST: corrected is steadier than FedAvg",
             mnist,
@@ -742,21 +791,19 @@ def controls(
             mnist,
             lead(mnist, CORRECTED, "FedAvg"),
         ),
-        _ask(
-            "Synthetic: more accurate than FedAvg",
-            synthetic,
-            lead(synthetic, BOLT, "FedAvg"),
-        ),
-        _ask(
-            "Synthetic: more accurate than other lots (shuffled)",
-            synthetic,
-            lead(synthetic, BOLT, SHUFFLED),
-        ),
-        _ask(
-            "Synthetic: better than taking turns",
-            synthetic,
-            lead(synthetic, BOLT, TURNS),
-        ),
+    ]
+
+
+def against_lots(synthetic: DataFrame) -> list[Claim]:
+    """Synthetic, for which the paper prints no numbers: lots, and taking turns."""
+    rivals = {
+        "more accurate than FedAvg": "FedAvg",
+        "more accurate than other lots (shuffled)": SHUFFLED,
+        "better than taking turns": TURNS,
+    }
+    return [
+        _ask(f"Synthetic: {words}", synthetic, lead(synthetic, BOLT, rival))
+        for words, rival in rivals.items()
     ]
 
 
