@@ -568,6 +568,13 @@ def test_what_the_chapter_says_of_the_long_runs():
         arms = ocfl.figures.side_by_side(tasks, folder / f"{name}.json")
         for row in ("BCL", "BCL, threshold 0.2", "BCL, threshold 0.3"):
             assert (arms.loc[arms["row"] == row, "ari"] == 1).all()
+    looked = ocfl.figures.by_threshold()
+    assert (
+        looked.loc["BCL at 0.2", "round 1"] == 1 > looked.loc["BCL at 0.4", "round 1"]
+    )
+    assert (
+        looked.loc["BCL at 0.4", "round 6"] == 1 > looked.loc["BCL at 0.5", "round 6"]
+    )
     T = own.groupby(["data", "round"])["temperature"].mean().unstack("data")
     assert (T.idxmin() > 1).all() and (T.idxmin() < 5).all()  # it falls, and rises
     assert (T.loc[12] > T.loc[1]).all()

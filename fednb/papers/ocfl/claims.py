@@ -212,7 +212,7 @@ def table(claims: list[Claim], caption: str) -> tables.Table:
     """Claims with our effects, their lines, the archive's effects and the verdicts.
 
     They are grouped by verdict, each group in the order of the claims. What is said of
-    a claim's runs beyond the scale of the first stands in its last cell.
+    a claim's runs beyond the scale of the first stands beside its line.
     """
     usual = claims[0].scale
     heads = ["claim", "verdict", "our effect (95 % interval)", "line and archive"]
@@ -226,7 +226,7 @@ def table(claims: list[Claim], caption: str) -> tables.Table:
             if claim.printed is not None:
                 yardsticks += f"; archive {_signed(claim.printed)}"
             over, _, _ = claim.replicates.partition(",")
-            over += claim.scale.removeprefix(usual)
+            yardsticks += claim.scale.removeprefix(usual)
             cells = [_effect(claim), yardsticks]
             cells += [f"{claim.where}; {over}"]
         rows.append([claim.statement, verdict, *cells])
@@ -243,19 +243,22 @@ def at_two_scales(caption: str) -> tables.Table:
     rows = []
     for statement, claim in long_claims.items():
         if claim.interval is not None:
-            rows.append([statement, _said(short_claims.get(statement)), _said(claim)])
-    heads = ["claim or question", "6 steps a round", "3 epochs a round"]
+            before = _said(short_claims.get(statement))
+            verdict, effect_ = _said(claim)
+            rows.append([statement, *before, effect_, verdict])
+    heads = ["claim or question", "short runs", "effect, short runs"]
+    heads += ["effect, long runs", "long runs"]
     return tables.words(heads, rows, caption)
 
 
-def _said(claim: Claim | None) -> str:
-    """A claim's verdict and effect in one cell."""
+def _said(claim: Claim | None) -> tuple[str, str]:
+    """A claim's verdict, and its effect or why there is none."""
     if claim is None:
-        return "–"
+        return "–", "not asked"
     words = f"{MARKS[claim.verdict]} {claim.verdict}"
     if claim.interval is None:
-        return f"{words}: {claim.reason}"
-    return f"{words}: {_effect(claim)}"
+        return words, claim.reason
+    return words, _effect(claim)
 
 
 def _effect(claim: Claim) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from .. import common
 from . import archive, arms, explain, theory
 from .archive import SIZES, scores
 from .arms import CLUSTERERS
-from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY
+from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY, THRESHOLDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -255,6 +255,8 @@ def temperatures(runs: DataFrame) -> Figure:
         ax.set_title(title)
     for ax in axes[1]:
         ax.set_xlabel("round")
+    for ax in axes.flat:
+        ax.locator_params(axis="x", integer=True)
     for ax in axes[:, 0]:
         ax.set_ylabel("T")
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -338,7 +340,7 @@ def areas_by_mode(arms_: DataFrame, rows: Sequence[str], normalised: bool) -> Da
 
     For the long runs, whose records have them; one cluster has no others.
     """
-    marks = {"own": "", "other clusters’": "_out", "the server’s": "_server"}
+    marks = {"own": "", "others": "_out", "server": "_server"}
     columns = {}
     for kind in ("insertion", "deletion"):
         for images, mark in marks.items():
@@ -695,7 +697,12 @@ def fires(temperature: Sequence[float], window: int = 1) -> float:
     return float(rises[0] + window + 1) if len(rises) else np.nan
 
 
-def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> DataFrame:
+def every_round(
+    tasks: Sequence[Task],
+    path: str | Path,
+    mark: str = "",
+    clusterers: Sequence[str] = tuple(CLUSTERERS),
+) -> DataFrame:
     """One line per run, clusterer and round: the temperature, when it fires, and how
     good clusters of this round are.
 
@@ -710,7 +717,7 @@ def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> Data
         T = curve[f"{mark}temperature"].tolist()
         true = np.repeat(range(3), SIZES[_shape(task)])
         same = {"fires": fires(T), **fact, **task.tags}
-        for name in CLUSTERERS:
+        for name in clusterers:
             names = [list(found) for found in curve[mark + name]]  # rounds, clients
             columns["ari"] += scores(np.array(names), true, ["ari"])["ari"].tolist()
             columns["clusters"] += [len(set(row)) for row in names]
@@ -893,6 +900,17 @@ def long_scores_over_rounds() -> DataFrame:
     courses = _stored(_courses_of_arms, *LONG, profile="workstation")
     ends = courses[courses["round"] == courses["round"].max()]
     return tuned(courses, chosen_thresholds(ends))
+
+
+def by_threshold() -> DataFrame:
+    """Mean ARI of FL+HC in the long runs: thresholds, and some rounds of the split."""
+    names = [arms.at_threshold(threshold) for threshold in THRESHOLDS]
+    looked = _stored(
+        partial(every_round, clusterers=names), *LONG, profile="workstation"
+    )
+    means = looked.groupby(["row", "round"])["ari"].mean().unstack().loc[names]
+    rounds = {t: f"round {t}" for t in (1, 3, 6, 12)}
+    return means[[*rounds]].rename(columns=rounds).rename_axis("threshold")
 
 
 def chosen_thresholds(arms_: DataFrame) -> dict[int, str]:
