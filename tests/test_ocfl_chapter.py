@@ -575,6 +575,8 @@ def test_what_the_chapter_says_of_the_long_runs():
     assert (
         looked.loc["BCL at 0.4", "round 6"] == 1 > looked.loc["BCL at 0.5", "round 6"]
     )
+    assert looked["round 1"].idxmax() in ("BCL at 0.15", "BCL at 0.2", "BCL at 0.25")
+    assert looked["round 12"].idxmax() in ("BCL at 0.35", "BCL at 0.4", "BCL at 0.45")
     T = own.groupby(["data", "round"])["temperature"].mean().unstack("data")
     assert (T.idxmin() > 1).all() and (T.idxmin() < 5).all()  # it falls, and rises
     assert (T.loc[12] > T.loc[1]).all()
