@@ -340,7 +340,7 @@ def areas_by_mode(arms_: DataFrame, rows: Sequence[str], normalised: bool) -> Da
 
     For the long runs, whose records have them; one cluster has no others.
     """
-    marks = {"own": "", "others": "_out", "server": "_server"}
+    marks = {"in": "", "out": "_out", "server": "_server"}
     columns = {}
     for kind in ("insertion", "deletion"):
         for images, mark in marks.items():
