@@ -351,7 +351,9 @@ def test_figures_are_drawn(done):
     rows = ["FedAvg", "OCFL-HDB"]
     panels = [ax for ax in ocfl.figures.temperatures(looks).axes if ax.get_visible()]
     assert len(panels) == 2  # the digits, and all together
-    assert len(ocfl.figures.splits_in_any_round(looks, ["OCFL-KM"]).axes) == 2
+    scales = {"3 epochs": looks, "6 steps": looks}
+    fig = ocfl.figures.splits_in_any_round(scales, ["OCFL-KM"])
+    assert [ax.get_title() for ax in fig.axes] == [*scales]
     assert len(ocfl.figures.segments(arms, rows).axes) == 1
     assert len(ocfl.figures.boxes(arms, rows).axes) == 2
     courses = ocfl.figures._courses_of_arms([task], path)
@@ -374,21 +376,56 @@ def test_the_archive_stands_beside_our_runs_by_its_name(done):
         assert "archive" in text and "paper" not in text
 
 
-def test_the_areas_of_the_curves_are_those_of_the_table():
+def explained_digits():
+    """A short run of two arms on the digits, with what `figures.explained` measures."""
     digits = data.load("digits")
     y = digits.y[: digits.n_train]
     part = ocfl.tasks.split(y, 15, *ocfl.tasks.SPLITS[0], samples=20)
     net = partial(models.cnn, (1, 8, 8), (2, 2), (4,), padding=2)
     fed = Federation(digits, part, net, local=Local(0.1, steps=2))
     arms = (("FedAvg", FedAvg()), ("OCFL-HDB", OCFL(at=1)))
-    state = steps(ocfl.arms.Arms(arms), fed, 2)
-    table = ocfl.figures.three_modes(fed, state).xs("own", level="images")
-    axes = np.array(ocfl.figures.mean_curves(fed, state).axes).reshape(2, 2)
-    for row, mark in zip(axes, ("", ", normalised"), strict=True):
+    measure = partial(ocfl.figures.explained, every=2)
+    return fed, run(ocfl.arms.Arms(arms), fed, 4, measure=measure, progress=False)
+
+
+def test_the_areas_in_the_legend_are_those_of_algorithm_2():
+    fed, end = explained_digits()
+    axes = np.array(ocfl.figures.mean_curves(fed, end.state).axes).reshape(2, 2)
+    areas = [
+        ocfl.explain.insertion_deletion(fed, arm, sample=10**9, detailed=True).mean(
+            numeric_only=True
+        )
+        for arm in end.state.arms
+    ]
+    for row, mark in zip(axes, ("", "_normalised"), strict=True):
         for ax, kind in zip(row, ("insertion", "deletion"), strict=True):
             found = [text.get_text() for text in ax.get_legend().get_texts()]
-            areas = table[f"{kind}{mark}"]
-            assert found == [f"{name}: {area:.2f}" for name, area in areas.items()]
+            expected = [f"{own[f'{kind}{mark}']:.2f}" for own in areas]
+            assert [words.split(": ")[1] for words in found] == expected
+
+
+def test_explanations_are_measured_every_so_many_rounds():
+    fed, end = explained_digits()
+    courses = end.frame()
+    assert courses["FedAvg|in"].notna().tolist() == [False, True, False, True]
+    found = ocfl.explain.insertion_deletion(
+        fed, end.state.arms[1], "server", sample=40, detailed=True
+    )
+    gap = found["insertion_normalised"] - found["deletion_normalised"]
+    assert courses["OCFL-HDB|server"].iloc[-1] == pytest.approx(gap.mean())
+    fig = ocfl.figures.explained_over_rounds(courses)
+    own, server = (ax.lines for ax in fig.axes)
+    assert len(own) == len(server) == 2
+    assert server[1].get_ydata()[-1] == courses["OCFL-HDB|server"].iloc[-1]
+
+
+def test_recorded_curves_are_averaged():
+    curves = {"insertion_curve": [[0, 1, 1]], "deletion_curve": [[1, 0, 0]]}
+    frame = scenario(row=["FedAvg"], **curves)
+    other = frame.assign(insertion_curve=[[0, 0, 1]])
+    fig = ocfl.figures.recorded_curves(pd.concat([frame, other]), ["FedAvg"])
+    insertion, deletion = (ax.lines[0].get_ydata().tolist() for ax in fig.axes)
+    assert insertion == [0, 0.5, 1] and deletion == [1, 0, 0]
 
 
 def test_mean_maps_have_no_pixels_and_the_same_images_for_all():
@@ -480,135 +517,30 @@ def test_a_threshold_is_tuned_on_other_seeds():
             ari = 0.9 if row == best else 0.2
             lines.append({"row": row, "seed": seed, "ari": ari})
     lines.append({"row": "SCL", "seed": 0, "ari": 0.5})
-    found = ocfl.figures.tuned(pd.DataFrame(lines)).set_index(["row", "seed"])["ari"]
+    frame = pd.DataFrame(lines)
+    chosen = ocfl.figures.chosen_thresholds(frame)
+    assert chosen == {0: "BCL", 1: "BCL, threshold 0.1"}
+    found = ocfl.figures.tuned(frame, chosen).set_index(["row", "seed"])["ari"]
     # each seed gets what was best on the other one, and here that is the worse
     assert found.to_dict() == {("SCL", 0): 0.5, ("BCL", 0): 0.2, ("BCL", 1): 0.2}
 
 
-@pytest.mark.parametrize(
-    "ready",
-    [
-        {},
-        {"mnist": {0}},
-        {"cifar10": {0, 2}},
-        {"mnist": {0, 1, 2}, "fashion_mnist": {1}},
-        dict.fromkeys(ocfl.tasks.LOCAL_WORK, {0, 1, 2}),
-    ],
-    ids=str,
-)
-def test_runs_of_more_local_work_count_in_whole_seeds(ready, monkeypatch):
-    """Each data set counts alone, with the seeds of which all its runs are there."""
-    figures = ocfl.figures
-    done = {}
-    for name in ocfl.tasks.LOCAL_WORK:
-        tasks = ocfl.tasks.TABLES[f"local_work_{name}"]("workstation")
-        for seed in range(3):
-            own = [task for task in tasks if task.seed == seed]
-            if seed not in ready.get(name, ()):
-                own = own[:-1]  # all but one
-            done |= {task.key: {} for task in own}
-
-    def read(tasks, path):
-        rows = ["BCL", "OCFL-HDB"]
-        return pd.DataFrame(
-            [
-                {"data": t.dataset, "seed": t.seed, "row": row, "ari": 1.0}
-                for t in tasks
-                for row in rows
-            ]
-        )
-
-    monkeypatch.setattr(figures.tables, "by_key", lambda path: done)
-    monkeypatch.setattr(figures, "every_round", read)
-    monkeypatch.setattr(figures, "side_by_side", read)
-    found = figures.local_work.__wrapped__()
-    if not ready:
-        assert found is None
-        return
-    for frame in found:
-        seeds = frame.groupby("data")["seed"].agg(set).to_dict()
-        assert seeds == ready
-        assert len(frame) == sum(2 * 4 * len(own) for own in ready.values())
-
-
-DETAILS = [
-    f"{kind}{mode}_normalised"
-    for kind in ("insertion", "deletion")
-    for mode in ("", "_out", "_server")
-]
-
-
-def as_if_long(*names):
-    """Short runs of some data sets, with what only the long ones have."""
-    looks, arms = ocfl.figures.looks(), ocfl.figures.all_arms()
-    looks, arms = (
-        frame[(frame["clients"] == 15) & frame["data"].isin(names)]
-        for frame in (looks, arms)
-    )
-    arms = arms[arms["row"] != "BCL as released"]
-    before = arms[arms["row"] == "OCFL-HDB"].assign(row=ocfl.claims.BEFORE)
-    arms = pd.concat([arms, before], ignore_index=True)
-    more = {name: 0.5 for name in [*DETAILS, "insertion_out", "deletion_out"]}
-    return looks.reset_index(drop=True), arms.assign(**more)
-
-
-ALL_LONG = ("MNIST", "FMNIST", "CIFAR-10")
-
-
-@pytest.mark.parametrize(
-    "names", [(), *((name,) for name in ALL_LONG), ALL_LONG[::2], ALL_LONG], ids=str
-)
-def test_claims_take_in_whatever_long_runs_there_are(names, monkeypatch):
-    long = as_if_long(*names) if names else None
-    monkeypatch.setattr(ocfl.figures, "local_work", lambda: long)
-    judged = {claim.statement: claim for claim in ocfl.claims.claims()}
-    rivals = judged["Finds the groups better than SCL (CFL)"]
-    assert ("3 epochs" in rivals.scale) == (names == ALL_LONG)
-    maps = judged["Personal models give more meaningful explanations"]
-    assert (maps.interval is not None) == bool(names)
-    said = ocfl.claims.about_explanations([*judged.values()])
-    assert (maps.verdict in said) == ("do not judge" not in said) == bool(names)
-    assert (ocfl.claims.BEFORE_PERSONAL in judged) == (names == ALL_LONG)
-    for words in (ocfl.claims.TRIGGER_NEAR_BEST, ocfl.claims.BEATS_FIRST):
-        assert ("3 epochs" in judged[words].scale) == (names == ALL_LONG)
-    at = judged[ocfl.claims.AT_TRIGGER]
-    said = ocfl.claims.about_the_moment([*judged.values()], 0.01)
-    assert f"ARI is {at.interval.mean:.2f}" in said
-    both = ocfl.claims.at_two_scales("Both")
-    assert len(both) == bool(names)
-    for shown in both:
-        assert f"Three epochs: {' and '.join(names)}; three seeds; 400" in shown.text
-        assert rivals.statement in shown.text and "nan" not in shown.text
-    paper = [claim for claim in judged.values() if not claim.ours]
-    assert ("3 epochs" in ocfl.claims.table(paper, "All").text) == (
-        bool(names) and names != ALL_LONG  # else the caption tells the scale of all
-    )
-
-
-def test_a_run_that_never_splits_is_judged_too(monkeypatch):
-    looks, arms = as_if_long("CIFAR-10")
-    arms = arms.assign(clusters=1)
-    monkeypatch.setattr(
-        ocfl.figures, "local_work", lambda: (looks.assign(fires=np.nan), arms)
-    )
+def test_claims_are_judged_on_the_long_runs():
+    judged = ocfl.claims.claims()
+    assert {claim.scale.split(";")[0] for claim in judged if claim.interval} == {
+        ocfl.claims.LONG
+    }
     mine = ocfl.claims.long_runs()
-    judged = ocfl.claims.judged_on(mine, mine)
-    of = {claim.statement: claim for claim in judged}
-    late = of["The split comes within the first three rounds"]
-    assert late.interval.mean == 3.5 - 13 and late.verdict == "fails"
-    for words in (
-        "General knowledge is at most slightly below SCL’s",
-        "Splits made by round three find the groups",
-    ):
-        assert of[words].verdict == "not testable"
-    assert ocfl.claims.at_two_scales("Both")
-
-
-def test_seeds_are_counted_in_words():
-    one = pd.DataFrame({"data": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1]})
-    assert ocfl.claims.how_many_seeds(one) == "two seeds"
-    assert ocfl.claims.how_many_seeds(one[:3]) == "1 to 2 seeds"
-    assert ocfl.claims.how_many_seeds(one[:1]) == "one seed"
+    assert (
+        mine.looks.groupby(ocfl.figures.SCENARIO)["seed"].nunique().tolist() == [3] * 12
+    )
+    paper = [claim for claim in judged if not claim.ours]
+    shown = ocfl.claims.table(paper, "All").text
+    assert "3 epochs" not in shown and shown.count("chosen on other seeds") == 2
+    both = ocfl.claims.at_two_scales("Both").text
+    assert "nan" not in both
+    for claim in judged:
+        assert (claim.statement in both) == (claim.interval is not None)
 
 
 def test_the_places_of_a_split_are_averaged():
@@ -619,31 +551,61 @@ def test_the_places_of_a_split_are_averaged():
     assert table.loc["OCFL-KM"].tolist() == [0.1, 0.2, 0.3, 0.4, 0.4]
 
 
-@pytest.mark.parametrize(
-    ("gain", "verdict", "words"),
-    [
-        (
-            (-0.09, -0.13, -0.05),
-            "fails",
-            "does not pay in these runs: in round 1 it is 0.09 higher",
-        ),
-        (
-            (0.09, 0.05, 0.13),
-            "holds",
-            "and waiting for it pays in these runs: in round 1 it is 0.09 lower",
-        ),
-        ((0.01, -0.05, 0.07), "open", "is open"),
-    ],
-)
-def test_the_first_screen_says_whether_waiting_pays(gain, verdict, words):
-    how = {"replicates": "4 scenarios", "scale": "small"}
-    at = claims.Claim(ocfl.claims.AT_TRIGGER, "1", claims.Interval(0.9, 0.8, 1), **how)
-    waits = claims.Claim(
-        ocfl.claims.BEATS_FIRST, "ours", claims.Interval(*gain), ours=True, **how
+def test_what_the_chapter_says_of_the_long_runs():
+    """Sentences of the page that have no number of their own."""
+    mine = ocfl.claims.long_runs()
+    own = mine.looks[mine.looks["row"] == "OCFL-HDB"]
+    assert (own["ari"] == 1).all()  # every round of every run
+    for row in ("OCFL-KM", "OCFL-AFF"):
+        assert (mine.looks.loc[mine.looks["row"] == row, "ari"] == 1).all()
+    silent = own[own["fires"].isna() & (own["round"] == 1)]
+    assert silent[["data", "overlap", "balance"]].to_numpy().tolist() == [
+        ["FMNIST", "overlapping", "balanced"]
+    ]
+    folder = ARCHIVE.parent
+    for name in ocfl.figures.LONG:  # BCL finds all groups at 0.2, 0.3 and 0.4
+        tasks = ocfl.tasks.TABLES[name]("workstation")
+        arms = ocfl.figures.side_by_side(tasks, folder / f"{name}.json")
+        for row in ("BCL", "BCL, threshold 0.2", "BCL, threshold 0.3"):
+            assert (arms.loc[arms["row"] == row, "ari"] == 1).all()
+    looked = ocfl.figures.by_threshold()
+    assert (
+        looked.loc["BCL at 0.2", "round 1"] == 1 > looked.loc["BCL at 0.4", "round 1"]
     )
-    assert waits.verdict == verdict
-    assert words in ocfl.claims.about_the_moment([at, waits], 0.01)
-    assert "does not fire" in ocfl.claims.about_the_moment([at], 0.01)
+    assert (
+        looked.loc["BCL at 0.4", "round 6"] == 1 > looked.loc["BCL at 0.5", "round 6"]
+    )
+    assert looked["round 1"].idxmax() in ("BCL at 0.15", "BCL at 0.2", "BCL at 0.25")
+    assert looked["round 12"].idxmax() in ("BCL at 0.35", "BCL at 0.4", "BCL at 0.45")
+    T = own.groupby(["data", "round"])["temperature"].mean().unstack("data")
+    assert (T.idxmin() > 1).all() and (T.idxmin() < 5).all()  # it falls, and rises
+    assert (T.loc[12] > T.loc[1]).all()
+    means = mine.arms.groupby("row").mean(numeric_only=True)
+    before = means["gf1_before"]
+    assert before.max() - before.min() < 0.02
+    assert abs(means.loc["Random clusters", "pf1"] - means.loc["FedAvg", "pf1"]) < 0.01
+    for kind, sign in (("insertion", 1), ("deletion", -1)):
+        areas = sign * means[f"{kind}_normalised"]
+        assert areas["OCFL-HDB"] > areas["LocalOnly"] > areas["FedAvg"]
+
+
+def test_areas_of_images_that_all_get_right():
+    fed, end = explained_digits()
+    found = ocfl.figures.where_all_are_right(fed, end.state)
+    assert [*found.index] == ["FedAvg", "OCFL-HDB"]
+    arm = end.state.arms[0]  # one model for all: all images, as in Algorithm 2
+    whole = ocfl.explain.insertion_deletion(fed, arm, sample=10**9, detailed=True)
+    expected = whole["insertion_normalised"].iloc[0]
+    assert found.loc["FedAvg", "insertion, all images"] == pytest.approx(expected)
+
+
+def test_a_longer_window_waits_longer():
+    T = [0.5, 0.4, 0.45, 0.42, 0.5]
+    looks = scenario(round=[1, 2, 3, 4, 5], temperature=T, ari=[0.1, 0.2, 0.3, 0.4, 1])
+    found = ocfl.figures.windows(looks.assign(row="OCFL-HDB", clusters=3), ["OCFL-HDB"])
+    assert found["mean round"].tolist()[:3] == [3, 4, 5]
+    assert found["runs that fire"].tolist() == ["100%"] * 3 + ["0%"]
+    assert found["OCFL-HDB"].tolist() == [0.3, 0.4, 1, 0]
 
 
 def test_the_first_screen_shows_claims_that_are_judged():
@@ -718,7 +680,7 @@ def test_every_judged_claim_keeps_the_rule():
     judged = claims.read(ARCHIVE.with_name("verdicts.json"))
     none = ("BCL", "eneral knowledge", "own classes", "areas", "Insertion", "Round 1")
     none += ("training alone", "random", "beats round 1", "round before", "average")
-    none += ("propagation clusters worse", "right class")
+    none += ("propagation clusters worse", "right class", "xplanations")
     for claim in judged:
         if claim.interval is not None:
             without = any(word in claim.statement for word in none)

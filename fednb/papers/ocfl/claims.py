@@ -16,10 +16,8 @@ Two functions keep it for all claims, `archived_lead` and `archived_level`. They
   own classes, nor the areas of explanations, see `areas`.
 
 There are runs at two scales, see `short_runs` and `long_runs`. Claims are judged on the
-long ones as soon as these have all their data sets; until then only what the short ones
-did not keep. `at_two_scales` shows both side by side. And until then what depends on
-the length of a round does not fail, but stays open (``HANG_ON_ROUNDS``): we saw the
-short runs before we settled this.
+long ones, which was settled before these were run; `at_two_scales` shows both side by
+side.
 """
 
 from __future__ import annotations
@@ -38,12 +36,10 @@ from ...claims import (
     counted,
     effect,
     forest,
-    left_open,
     mean_of,
 )
 from . import figures
 from .figures import SCENARIO
-from .tasks import LOCAL_WORK
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -88,10 +84,10 @@ FALLS_FIRST = (
     "T falls first on MNIST and CIFAR-10, rises at once on FMNIST and PathMNIST"
 )
 BETTER_MAPS = "Personal models give more meaningful explanations"
+MAPS_ALONE = "Explanations are better than those of training alone"
 BEFORE = "OCFL-HDB, matrix before"  # the arm that asks it
 SHORT = "150 images a client, 12 rounds of 6 steps, LeNet-5"
-# matrices of six steps are noisier than those of the paper's epochs
-HANG_ON_ROUNDS = (OVER_KMEANS, FALLS_FIRST, TRIGGER_NEAR_BEST, BEATS_FIRST)
+LONG = "400 images a client, 12 rounds of 3 epochs, LeNet-5"
 
 
 class Evidence(TypedDict):
@@ -118,25 +114,20 @@ class Runs(NamedTuple):
     @property
     def about(self) -> str:
         """Data sets, seeds and scale in words, for a caption."""
-        names = " and ".join(self.looks["data"].unique())
+        names = ", ".join(self.looks["data"].unique())
         return f"{names}; {how_many_seeds(self.looks)}; {self.scale}"
 
     def words(self, frame: DataFrame) -> Evidence:
         """What the interval of a frame is over, and the scale of the runs."""
         scenarios = frame.groupby(SCENARIO).ngroups
-        seeds = how_many_seeds(self.looks)
-        many = "" if seeds == "one seed" else " averaged"
-        over = f"{scenarios} scenarios, {seeds}{many}"
+        over = f"{scenarios} scenarios, {how_many_seeds(self.looks)} averaged"
         return {"replicates": over, "scale": self.scale}
 
 
 def how_many_seeds(frame: DataFrame) -> str:
-    """The number of seeds in words; the least and the most if data sets differ."""
-    counts = frame.groupby("data")["seed"].nunique()
-    if counts.min() < counts.max():
-        return f"{counts.min()} to {counts.max()} seeds"
-    names = {1: "one seed", 2: "two seeds", 3: "three seeds"}
-    return names.get(counts.max(), f"{counts.max()} seeds")
+    """The number of seeds in words."""
+    count = frame["seed"].nunique()
+    return {3: "three seeds"}.get(count, f"{count} seeds")
 
 
 def short_runs() -> Runs:
@@ -145,17 +136,10 @@ def short_runs() -> Runs:
     return _with_archive(figures.looks(), figures.all_arms(), SHORT, bcl)
 
 
-def long_runs() -> Runs | None:
-    """Those with three epochs a round, as far as they are there."""
-    local = figures.local_work()
-    if local is None:
-        return None
-    looks, arms = local
-    scale = "400 images a client, 12 rounds of 3 epochs, LeNet-5"
+def long_runs() -> Runs:
+    """Those with three epochs a round, on which claims are judged."""
     bcl = "BCL’s threshold chosen on other seeds"
-    if arms["seed"].nunique() == 1:
-        bcl = "BCL’s threshold 0.4, not tuned"
-    return _with_archive(looks, arms, scale, bcl)
+    return _with_archive(figures.long_looks(), figures.long_arms(), LONG, bcl)
 
 
 def _with_archive(looks: DataFrame, arms: DataFrame, scale: str, bcl: str) -> Runs:
@@ -192,44 +176,20 @@ def archived_level(
     return float(_by_scenario(theirs, rows, SAME[value]).mean())
 
 
-def runs() -> Runs:
-    """The runs that claims are judged on: the long ones if they have all their data
-    sets, else the short ones.
-    """
-    long = long_runs()
-    if long is not None and long.arms["data"].nunique() == len(LOCAL_WORK):
-        return long
-    return short_runs()
-
-
 def claims() -> list[Claim]:
-    """All claims, in the order of the paper, then questions of our own.
-
-    Explanations are judged on the long runs, whatever data sets these have: only their
-    records have areas that are normalised per image.
-    """
-    mine = runs()
-    judged = [*judged_on(mine, long_runs() or mine), *our_questions(mine)]
-    if mine.scale == SHORT:
-        judged = [too_short(claim) for claim in judged]
-    return judged
+    """All claims, in the order of the paper, then questions of our own."""
+    mine = long_runs()
+    return [*judged_on(mine), *our_questions(mine)]
 
 
-def too_short(claim: Claim) -> Claim:
-    """The claim, open if short runs speak against it on a matter of long rounds."""
-    if claim.statement not in HANG_ON_ROUNDS or claim.verdict != "fails":
-        return claim
-    return left_open(claim, "rounds of six steps cannot tell")
-
-
-def judged_on(mine: Runs, explained: Runs) -> list[Claim]:
-    """The paper's claims on some runs, and those about explanations on others."""
+def judged_on(mine: Runs) -> list[Claim]:
+    """The paper's claims on some runs."""
     return [
         *against_rivals(mine),
         *clusterers(mine),
         *general_knowledge(mine),
         *temperature(mine),
-        *explanations(explained),
+        *explanations(mine),
         says_the_right_class(mine),
         *untestable(),
     ]
@@ -251,8 +211,8 @@ def bars(claims: list[Claim], caption: str) -> tables.Table:
 def table(claims: list[Claim], caption: str) -> tables.Table:
     """Claims with our effects, their lines, the archive's effects and the verdicts.
 
-    They are grouped by verdict, each group in the order of the claims. A claim that
-    was judged at another scale than the first says so.
+    They are grouped by verdict, each group in the order of the claims. What is said of
+    a claim's runs beyond the scale of the first stands beside its line.
     """
     usual = claims[0].scale
     heads = ["claim", "verdict", "our effect (95 % interval)", "line and archive"]
@@ -266,45 +226,39 @@ def table(claims: list[Claim], caption: str) -> tables.Table:
             if claim.printed is not None:
                 yardsticks += f"; archive {_signed(claim.printed)}"
             over, _, _ = claim.replicates.partition(",")
-            if not claim.scale.startswith(usual):
-                over += f"; {claim.scale}"
+            yardsticks += claim.scale.removeprefix(usual)
             cells = [_effect(claim), yardsticks]
             cells += [f"{claim.where}; {over}"]
         rows.append([claim.statement, verdict, *cells])
     return tables.words(heads, rows, f"{caption}: {counted(claims)}.")
 
 
-def at_two_scales(caption: str) -> list[tables.Table]:
-    """Every claim on the short runs and beside it on the long ones.
-
-    The list has one table, or none as long as there are no long runs.
-    """
-    long = long_runs()
-    if long is None:
-        return []
+def at_two_scales(caption: str) -> tables.Table:
+    """Every claim on the short runs and beside it on the long ones."""
     sides = []
-    for mine in (short_runs(), long):
-        found = [*judged_on(mine, mine), *our_questions(mine)]
+    for mine in (short_runs(), long_runs()):
+        found = [*judged_on(mine), *our_questions(mine)]
         sides.append({claim.statement: claim for claim in found})
     short_claims, long_claims = sides
     rows = []
     for statement, claim in long_claims.items():
-        pair = [short_claims.get(statement), claim]
-        if any(one is not None and one.interval is not None for one in pair):
-            rows.append([statement, *map(_said, pair)])
-    heads = ["claim or question", "6 steps a round", "3 epochs a round"]
-    caption = f"{caption}. Three epochs: {long.about}; {long.bcl}."
-    return [tables.words(heads, rows, caption)]
+        if claim.interval is not None:
+            before = _said(short_claims.get(statement))
+            verdict, effect_ = _said(claim)
+            rows.append([statement, *before, effect_, verdict])
+    heads = ["claim or question", "short runs", "effect, short runs"]
+    heads += ["effect, long runs", "long runs"]
+    return tables.words(heads, rows, caption)
 
 
-def _said(claim: Claim | None) -> str:
-    """A claim's verdict and effect in one cell."""
+def _said(claim: Claim | None) -> tuple[str, str]:
+    """A claim's verdict, and its effect or why there is none."""
     if claim is None:
-        return "–"
+        return "–", "not asked"
     words = f"{MARKS[claim.verdict]} {claim.verdict}"
     if claim.interval is None:
-        return f"{words}: {claim.reason}"
-    return f"{words}: {_effect(claim)}"
+        return words, claim.reason
+    return words, _effect(claim)
 
 
 def _effect(claim: Claim) -> str:
@@ -524,10 +478,6 @@ def general_knowledge(mine: Runs) -> list[Claim]:
     for rival in ("SCL", "BCL"):
         words = f"General knowledge is at most slightly below {rival}’s"
         both = _where_it_split(mine.arms, rival)
-        if both.empty:
-            reason = f"{rival} never split in these runs"
-            out.append(Claim(words, "1, 4.6.1", reason=reason))
-            continue
         out.append(
             Claim(
                 words,
@@ -580,8 +530,6 @@ def right_by_round_three(mine: Runs, own: DataFrame) -> Claim:
     words = "Splits made by round three find the groups"
     soon = figures.at_trigger(own)
     soon = soon[soon["round"] <= 3]
-    if soon.empty:
-        return Claim(words, "7", reason="no run of ours split by then")
     archived = mine.theirs[mine.theirs["row"] == HDB]
     archived = archived[archived["printed_round"] <= 3]
     theirs = None
@@ -600,21 +548,12 @@ def right_by_round_three(mine: Runs, own: DataFrame) -> Claim:
 
 def first_rounds(mine: Runs, own: DataFrame) -> Claim:
     """On some data sets T falls first, on others it rises at once."""
-    words = FALLS_FIRST
-    there = set(own["data"])
-    if not there & {"MNIST", "CIFAR-10"} or not there & {"FMNIST", "PathMNIST"}:
-        reason = "these runs have data sets of one kind only"
-        return Claim(words, "4.6.2", reason=reason)
     pair = _falls_less_rises(own)
-    archived = _archived_temperatures(own)
-    theirs = None
-    if set(archived["data"]) == set(GREY):
-        theirs = _falls_less_rises(archived).mean
     return Claim(
-        words,
+        FALLS_FIRST,
         "4.6.2",
         effect(pair),
-        theirs,
+        _falls_less_rises(_archived_temperatures(own)).mean,
         unit="share of runs whose T falls first, the former minus the latter",
         replicates=f"{pair.n} cells, split × clients",
         scale=mine.scale,
@@ -632,9 +571,6 @@ def stays_up(mine: Runs, own: DataFrame) -> Claim:
     """On all data sets but CIFAR-10 T does not come down again."""
     words = "After the trigger the temperature stays up (all but CIFAR-10)"
     ours = own[(own["data"] != "CIFAR-10") & own["fires"].notna()]
-    if ours.empty:
-        reason = "the trigger fires in no run of ours on another data set"
-        return Claim(words, "4.6.2", reason=reason)
     hot = _archived_temperatures(ours)
     rises = hot.groupby(SCENARIO)["temperature"].agg(figures.fires).rename("fires")
     gaps = lowest_afterwards(hot.join(rises, on=SCENARIO).assign(seed=0))
@@ -642,7 +578,7 @@ def stays_up(mine: Runs, own: DataFrame) -> Claim:
         words,
         "4.6.2",
         mean_of(lowest_afterwards(ours)),
-        sum(gaps) / len(gaps) if gaps else None,
+        sum(gaps) / len(gaps),
         unit="T, the least from the trigger on minus that before it",
         **mine.words(ours),
     )
@@ -685,37 +621,20 @@ def explanations(mine: Runs) -> list[Claim]:
     """Whether personal models explain better.
 
     Areas under insertion and deletion curves both grow with a model's confidence.
-    Those of curves that are normalised per image do not; as long as no record has
-    them, the claim is not judged.
+    Those of curves that are normalised per image do not. Only the long runs have them.
     """
-    few = mine.arms[mine.arms["clients"] == 15]
-    if "insertion_normalised" in few:
-        maps = few["insertion_normalised"] - few["deletion_normalised"]
-        ours = _lead(few.assign(maps=maps), HDB, "FedAvg", "maps", SPLIT)
-        unit = "insertion minus deletion, normalised per image"
-        claim = Claim(BETTER_MAPS, "5.1, 7", ours, unit=unit, **mine.words(few))
-    else:
+    arms = mine.arms
+    if "insertion_normalised" not in arms:
         reason = "both areas grow with confidence, and these runs kept no curves"
-        claim = Claim(BETTER_MAPS, "5.1, 7", reason=reason)
-    return [claim]
-
-
-def about_explanations(judged: list[Claim]) -> str:
-    """What our runs say of explanations, in a sentence or two."""
-    (claim,) = (claim for claim in judged if claim.statement == BETTER_MAPS)
-    if claim.interval is None:
-        return (
-            "The areas that judge explanations grow with a model’s confidence, and "
-            "these runs kept no curves. So we do not judge whether explanations are "
-            "better."
-        )
-    mean, low, high = (_signed(x) for x in claim.interval)
-    return (
-        "The areas that judge explanations grow with a model’s confidence, so we take "
-        "those of curves that are normalised per image. There insertion minus deletion "
-        f"of OCFL’s models, minus that of FedAvg’s, is {mean} ({low} to {high}; "
-        f"{claim.scale}). Verdict on better explanations: {claim.verdict}."
-    )
+        return [Claim(BETTER_MAPS, "5.1, 7", reason=reason)]
+    arms = arms.assign(maps=arms["insertion_normalised"] - arms["deletion_normalised"])
+    how = mine.words(arms)
+    unit = "insertion minus deletion, normalised per image"
+    ours = _lead(arms, HDB, "FedAvg", "maps")
+    claim = Claim(BETTER_MAPS, "5.1, 7", ours, unit=unit, **how)
+    alone = _lead(arms, HDB, "LocalOnly", "maps")
+    question = Claim(MAPS_ALONE, "ours", alone, unit=unit, ours=True, **how)
+    return [claim, question]
 
 
 def areas(mine: Runs) -> list[Claim]:
@@ -840,8 +759,6 @@ def the_moment(mine: Runs) -> list[Claim]:
     be better, so that the trigger is at the best round.
     """
     own = mine.looks[mine.looks["row"] == HDB]
-    if own["fires"].isna().all():
-        return []
     how = mine.words(own)
     late = own[own["fires"] > 2]
     at = figures.at_trigger(own)
@@ -849,16 +766,15 @@ def the_moment(mine: Runs) -> list[Claim]:
     unit = "ARI, minus that of the best of all rounds"
     archived = mine.archived(own)
     perfect = archived.loc[archived["row"] == HDB, "ari"] == 1.0
-    best = 0.0 if len(perfect) and perfect.all() else None
+    best = 0.0 if perfect.all() else None
     asked = [
         (TRIGGER_NEAR_BEST, mean_of(less_best(own, at)), SLIGHTLY, unit, how),
         (FIRST_NEAR_BEST, mean_of(less_best(own, first)), SLIGHTLY, unit, how),
         (BEATS_FIRST, _between(own, "fires", "first"), 0.0, "ARI", how),
         (BEFORE_BEATS, _between(own, "before", "fires"), 0.0, "ARI", how),
     ]
-    if len(late):
-        after_two = _between(late, "before", "fires")
-        asked.append((BEFORE_LATE, after_two, 0.0, "ARI", mine.words(late)))
+    after_two = _between(late, "before", "fires")
+    asked.append((BEFORE_LATE, after_two, 0.0, "ARI", mine.words(late)))
     if BEFORE in set(mine.arms["row"]):
         gain = _lead(mine.arms, BEFORE, HDB, "pf1")
         asked.append((BEFORE_PERSONAL, gain, 0.0, "F1", mine.words(mine.arms)))
@@ -875,30 +791,6 @@ def the_moment(mine: Runs) -> list[Claim]:
         )
         for words, interval, line, unit, evidence in asked
     ]
-
-
-def about_the_moment(judged: list[Claim], in_f1: float) -> str:
-    """Whether waiting for the trigger pays in the runs that are judged, in words.
-
-    ``in_f1`` is the lead of a split in round 1 over one at the trigger, in PF1.
-    """
-    of = {claim.statement: claim for claim in judged}
-    level = of[AT_TRIGGER].interval
-    waiting = of.get(BEATS_FIRST)
-    if level is None or waiting is None or waiting.interval is None:
-        return "In these runs the trigger does not fire."
-    gain = waiting.interval.mean
-    more = "higher" if gain < 0 else "lower"
-    words = {
-        "holds": "and waiting for it pays",
-        "fails": "but waiting for it does not pay",
-        "open": "and whether waiting for it pays is open",
-    }
-    return (
-        f"At the trigger HDBSCAN’s ARI is {level.mean:.2f}, "
-        f"{words[waiting.verdict]} in these runs: in round 1 it is {abs(gain):.2f} "
-        f"{more} (PF1 over own classes: {in_f1:+.2f})."
-    )
 
 
 def found_by_round_three(mine: Runs) -> Claim:

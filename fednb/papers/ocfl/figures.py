@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ... import tables
 from ...clustering import by_distance
@@ -24,7 +24,7 @@ from .. import common
 from . import archive, arms, explain, theory
 from .archive import SIZES, scores
 from .arms import CLUSTERERS
-from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY
+from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY, THRESHOLDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -224,7 +224,7 @@ def temperatures(runs: DataFrame) -> Figure:
     ``fires``, a triangle marks the median round.
     """
     names = list(runs["data"].unique())
-    fig, axes = _figure(2, 3, 8, 4.4)
+    fig, axes = _panels(len(names) + 1)
     one = [name for name in SCENARIO + ["seed"] if name in runs]
     top = runs.groupby(one)["temperature"].transform("max")
     scaled = runs.assign(temperature=runs["temperature"] / top)
@@ -255,6 +255,8 @@ def temperatures(runs: DataFrame) -> Figure:
         ax.set_title(title)
     for ax in axes[1]:
         ax.set_xlabel("round")
+    for ax in axes.flat:
+        ax.locator_params(axis="x", integer=True)
     for ax in axes[:, 0]:
         ax.set_ylabel("T")
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -264,37 +266,36 @@ def temperatures(runs: DataFrame) -> Figure:
     return fig
 
 
-def splits_in_any_round(looks: DataFrame, rows: Sequence[str]) -> Figure:
-    """Mean ARI of each clusterer by the round of the split, and by its distance from
-    the trigger.
+def _panels(least: int, **kwargs: Any) -> tuple[Figure, np.ndarray]:
+    """Two lines of two or three panels, at least so many."""
+    if least > 4:
+        return _figure(2, 3, 8, 4.4, **kwargs)
+    return _figure(2, 2, 7, 4.4, **kwargs)
 
-    From two rounds before it to five after; further before it there are only the few
-    runs whose trigger is late. Where runs are fewer, their number is below the place.
+
+def splits_in_any_round(scales: dict[str, DataFrame], rows: Sequence[str]) -> Figure:
+    """Mean ARI of each clusterer by the round of the split, a panel for each scale.
+
+    ``scales`` has the runs of `every_round` under the name of their scale. A triangle
+    marks the median round of the trigger.
     """
-    fig, axes = _figure(1, 2, 9, 3.2, sharey=True)
-    after = looks.assign(after=looks["round"] - looks["fires"])
-    for ax, x in zip(axes, ("round", "after"), strict=True):
-        wide = after[after["after"].between(-2, 5)] if x == "after" else after
+    fig, axes = _figure(1, len(scales), 9, 3.2, sharey=True)
+    for ax, (name, looks) in zip(axes, scales.items(), strict=True):
         for row, dashes in zip(rows, ("-", "--", "-.", ":"), strict=False):
-            course = wide[wide["row"] == row].groupby(x)["ari"].mean()
+            course = looks[looks["row"] == row].groupby("round")["ari"].mean()
             ax.plot(course.index, course, dashes, label=row)
-    axes[0].set(xlabel="round of the split", ylabel="ARI")
-    axes[1].set(xlabel="rounds after the trigger")
-    axes[1].axvline(0, color="0.6", linestyle=":")
-    one = after[after["row"] == rows[0]]
-    counts = one[one["after"].between(-2, 5)].groupby("after").size()
-    ticks = []
-    for place, n in counts.items():
-        fewer = f"\n{n} runs" if n < counts.max() else ""
-        ticks.append(f"{place:.0f}{fewer}")
-    axes[1].set_xticks(counts.index, ticks)
-    axes[1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+        middle = looks.loc[looks["round"] == 1, "fires"].median()
+        bottom = looks.groupby(["row", "round"])["ari"].mean()[list(rows)].min()
+        ax.plot(middle, bottom - 0.02, "^", color=INK, label="median trigger")
+        ax.set(title=name, xlabel="round of the split")
+    axes[0].set_ylabel("ARI")
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
 
 
 def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
     """Mean ARI of each clusterer if the split is made in round 1, around the trigger,
-    or in the last round.
+    or in the last round. Around the trigger: of the runs in which it fires.
     """
     import pandas as pd
 
@@ -313,17 +314,40 @@ def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
     return pd.DataFrame(means).loc[list(rows)].rename_axis("clusterer")
 
 
-def detailed_areas(arms_: DataFrame, rows: Sequence[str]) -> DataFrame:
-    """Mean areas in the three modes of Algorithm 2, plain and normalised per image.
+def windows(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """Section 6.3: what clusterers find at the trigger of a moving average.
 
-    For runs whose records have them (``detailed``); one cluster has no others.
+    ARI is 0 where it never fires.
     """
-    marks = {"own": "", "other clusters’": "_out", "the server’s": "_server"}
+    import pandas as pd
+
+    run = [*SCENARIO, "seed"]
+    once = looks[looks["row"] == "OCFL-HDB"].groupby(run)["temperature"]
+    lines = {}
+    for window in (1, 2, 3, 4):
+        fire = once.agg(fires, window=window).rename("later")
+        hits = at_trigger(looks.join(fire, on=run), "later")
+        lines[window] = {
+            "runs that fire": f"{fire.notna().mean():.0%}",
+            "mean round": round(fire.mean(), 1),
+            **hits.groupby("row")["ari"].mean()[list(rows)],
+        }
+    return pd.DataFrame(lines).T.rename_axis("window w")
+
+
+def areas_by_mode(arms_: DataFrame, rows: Sequence[str], normalised: bool) -> DataFrame:
+    """Mean areas in the three modes of Algorithm 2, plain or normalised per image.
+
+    For the long runs, whose records have them; one cluster has no others.
+    """
+    marks = {"in": "", "out": "_out", "server": "_server"}
     columns = {}
-    for images, mark in marks.items():
-        for kind in ("insertion", "deletion"):
-            columns[f"{kind}{mark}"] = f"{kind}, {images}"
-            columns[f"{kind}{mark}_normalised"] = f"{kind}, {images}, normalised"
+    for kind in ("insertion", "deletion"):
+        for images, mark in marks.items():
+            column = f"{kind}{mark}"
+            if normalised:
+                column += "_normalised"
+            columns[column] = f"{kind}, {images}"
     means = arms_.groupby("row")[[*columns]].mean().loc[list(rows)]
     return means.rename(columns=columns).rename_axis("model")
 
@@ -362,8 +386,8 @@ def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
     """
     from matplotlib.lines import Line2D
 
-    fig, axes = _figure(2, 3, 8, 4.2, sharex=True, sharey=True)
     groups = list(courses.groupby("data", sort=False))
+    fig, axes = _panels(len(groups) + 1, sharex=True, sharey=True)
     for ax, (name, own) in zip(axes.flat, groups, strict=False):
         for row in rows:
             colour = METHOD_COLOURS[row]
@@ -410,36 +434,6 @@ def boxes(frame: DataFrame, rows: Sequence[str]) -> Figure:
     return fig
 
 
-def saliency(
-    net: Callable[[], nn.Module],
-    state: arms.State,
-    x: Tensor,
-    y: Tensor,
-    clients: Sequence[int],
-) -> Figure:
-    """Figures 5, 15, 16: an image of each client, and what speaks for its class in the
-    model that each arm gives it.
-    """
-    fig, axes = _figure(
-        len(state.arms), 2 * len(clients), 1.5 * 2 * len(clients), 1.6 * len(state.arms)
-    )
-    for arm, name, line in zip(state.arms, state.names, axes, strict=True):
-        for i, k in enumerate(clients):
-            module = explain.network(net, arm.theta[arm.labels[k]])
-            guess = int(module(x[i : i + 1]).argmax())
-            line[2 * i].imshow(x[i, 0], cmap="gray_r")
-            line[2 * i + 1].imshow(
-                explain.gradcam(module, x[i : i + 1], y[i : i + 1])[0]
-            )
-            line[2 * i].set_title(f"client {k}: {int(y[i])}", size=9)
-            line[2 * i + 1].set_title(f"said {guess}", size=9)
-        line[0].set_ylabel(name)
-    for ax in axes.flat:
-        ax.set(xticks=[], yticks=[])
-        ax.grid(False)
-    return fig
-
-
 def mean_maps(arms_: DataFrame, rows: Sequence[str], names: Sequence[str]) -> Figure:
     """Figures 5, 15, 16 without the images: where the models of each method look.
 
@@ -475,11 +469,35 @@ def mean_maps(arms_: DataFrame, rows: Sequence[str], names: Sequence[str]) -> Fi
     return fig
 
 
+def recorded_curves(arms_: DataFrame, rows: Sequence[str]) -> Figure:
+    """Insertion (above) and deletion curves of the long runs, by data set.
+
+    Lines are means over splits and seeds of the curves that `arms.judge` keeps, on
+    images of a cluster's own clients.
+    """
+    sets = list(arms_.groupby("data", sort=False))
+    fig, axes = _figure(2, len(sets), 9.2, 4.8, sharex=True, sharey=True)
+    for column, (name, own) in zip(axes.T, sets, strict=True):
+        for ax, kind in zip(column, ("insertion", "deletion"), strict=True):
+            for row in rows:
+                curves = own.loc[own["row"] == row, f"{kind}_curve"]
+                middle = np.mean([*curves], axis=0)
+                at = np.linspace(0, 1, len(middle))
+                ax.plot(at, middle, color=METHOD_COLOURS[row], label=row)
+        column[0].set_title(name)
+        column[1].set_xlabel("share of pixels changed")
+    axes[0, 0].set_ylabel("insertion:\nprobability of the class")
+    axes[1, 0].set_ylabel("deletion:\nprobability of the class")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, ncols=len(rows), loc="outside upper center")
+    return fig
+
+
 def mean_curves(fed: Judge, state: arms.State) -> Figure:
     """Insertion and deletion curves of each arm, one row of pixels a step.
 
     They are means over the clusters of the means over all test images of a cluster's
-    clients, as in `three_modes`. Above are probabilities; below each image's curve is
+    clients. Above are probabilities; below each image's curve is
     divided by its own largest value first. Legends have the areas.
     """
     fig, axes = _figure(2, 2, 9.2, 5, sharex=True)
@@ -512,35 +530,86 @@ def _cluster_curves(fed: Judge, arm: Any, c: Tensor, kind: str) -> list[Tensor]:
     return [curves.mean(0), explain.normalised(curves).mean(0)]
 
 
-def three_modes(fed: Judge, state: arms.State) -> DataFrame:
-    """Algorithm 2 in its three modes, for every arm: areas, plain and normalised.
+def where_all_are_right(fed: Judge, state: arms.State) -> DataFrame:
+    """Normalised areas of each arm, on all own images and on those that all get right.
 
-    Means over clusters, on all images of a cluster's own clients, and on 40 of others
-    and of the server.
+    An image belongs to a client, and is explained by the model that serves it. Means
+    are over images.
     """
     import pandas as pd
 
-    names = {"in": "own", "out": "other clusters’", "server": "the server’s"}
-    lines = []
-    for arm, row in zip(state.arms, state.names, strict=True):
-        for mode, images_of in names.items():
-            images = 10**9 if mode == "in" else 40
-            found = explain.insertion_deletion(
-                fed, arm, mode, sample=images, detailed=True
-            )
-            line = {"model": row, "images": images_of}
+    areas: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
+    right_parts = []
+    for k in range(len(fed.n)):
+        own = torch.zeros(len(fed.n), dtype=torch.bool)
+        own[k] = True
+        x, y = fed.samples(fed.sample_numbers(own))
+        right = torch.ones(len(y), dtype=torch.bool)
+        for arm, name in zip(state.arms, state.names, strict=True):
+            module = fed.network(arm.theta[arm.labels[k]])
+            right &= module(x).argmax(1) == y
+            maps = explain.gradcam(module, x, y)
             for kind in ("insertion", "deletion"):
-                line[kind] = found[kind].mean()
-                line[f"{kind}, normalised"] = found[f"{kind}_normalised"].mean()
-            lines.append(line)
-    return pd.DataFrame(lines).set_index(["model", "images"])
+                curves = explain.normalised(explain.curve(module, x, y, maps, kind))
+                areas[name, kind].append(explain.area(curves))
+        right_parts.append(right)
+    everywhere = torch.cat(right_parts)
+    lines = {}
+    for name in state.names:
+        line = {}
+        for kind in ("insertion", "deletion"):
+            found = torch.cat(areas[name, kind])
+            line[f"{kind}, all images"] = float(found.mean())
+            line[f"{kind}, all models right"] = float(found[everywhere].mean())
+        lines[name] = line
+    return pd.DataFrame(lines).T.rename_axis("model")
+
+
+def explained(fed: Judge, state: arms.State, every: int = 3) -> dict[str, float]:
+    """A measure for `fednb.run`: how well each arm's models explain, now and then.
+
+    Insertion minus deletion area, normalised per image, as ``"arm|mode"``, on up to 40
+    images a cluster of its own clients ("in") and of the server.
+    """
+    out: dict[str, float] = {}
+    if (fed.t + 1) % every:
+        return out
+    for arm, name in zip(state.arms, state.names, strict=True):
+        for mode in ("in", "server"):
+            found = explain.insertion_deletion(fed, arm, mode, sample=40, detailed=True)
+            gap = found["insertion_normalised"] - found["deletion_normalised"]
+            out[f"{name}|{mode}"] = float(gap.mean())
+    return out
+
+
+def explained_over_rounds(courses: DataFrame) -> Figure:
+    """Figures 6 and 7 over the rounds: `explained` on own and on the server's images.
+
+    ``courses`` has the rounds and the columns that `explained` writes.
+    """
+    fig, axes = _figure(1, 2, 8, 3, sharey=True)
+    titles = {"in": "on own images", "server": "on the server’s images"}
+    for ax, (mode, title) in zip(axes, titles.items(), strict=True):
+        for column in courses.columns:
+            name, _, where = column.partition("|")
+            if where == mode:
+                course = courses[["round", column]].dropna()
+                colour = METHOD_COLOURS[name]
+                ax.plot(course["round"], course[column], "o-", color=colour, label=name)
+        ax.set(title=title, xlabel="round")
+    axes[0].set_ylabel("insertion − deletion,\nnormalised per image")
+    axes[1].legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return fig
 
 
 # --- the archive beside our runs ---
 
 
-def dots(ours: DataFrame, theirs: DataFrame) -> Figure:
-    """Table 1 as a picture: ARI by data set and row, the archive's as diamonds."""
+def dots(ours: DataFrame, theirs: DataFrame, across: int = 3) -> Figure:
+    """Table 1 as a picture: ARI by data set and row, the archive's as diamonds.
+
+    If ``ours`` has a column ``scale``, each scale has its own dots.
+    """
     from ...plots import dots as paper_and_ours
 
     sides = [frame.rename(columns={"ari": "ARI"}) for frame in (ours, theirs)]
@@ -549,8 +618,9 @@ def dots(ours: DataFrame, theirs: DataFrame) -> Figure:
         rows="row",
         columns="data",
         value="ARI",
+        ours_name="scale" if "scale" in ours else "ours",
         theirs="archive, end of run",
-        across=3,
+        across=across,
     )
 
 
@@ -627,7 +697,12 @@ def fires(temperature: Sequence[float], window: int = 1) -> float:
     return float(rises[0] + window + 1) if len(rises) else np.nan
 
 
-def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> DataFrame:
+def every_round(
+    tasks: Sequence[Task],
+    path: str | Path,
+    mark: str = "",
+    clusterers: Sequence[str] = tuple(CLUSTERERS),
+) -> DataFrame:
     """One line per run, clusterer and round: the temperature, when it fires, and how
     good clusters of this round are.
 
@@ -642,7 +717,7 @@ def every_round(tasks: Sequence[Task], path: str | Path, mark: str = "") -> Data
         T = curve[f"{mark}temperature"].tolist()
         true = np.repeat(range(3), SIZES[_shape(task)])
         same = {"fires": fires(T), **fact, **task.tags}
-        for name in CLUSTERERS:
+        for name in clusterers:
             names = [list(found) for found in curve[mark + name]]  # rounds, clients
             columns["ari"] += scores(np.array(names), true, ["ari"])["ari"].tolist()
             columns["clusters"] += [len(set(row)) for row in names]
@@ -679,7 +754,8 @@ def courses(tasks: Sequence[Task], path: str | Path) -> list[DataFrame]:
 def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
     """One line per run and arm: its final scores, and what it would have cost alone.
 
-    ``maps`` are those of `explain.group_maps`, where the records have them.
+    ``maps`` are those of `explain.group_maps`, ``insertion_curve`` and
+    ``deletion_curve`` mean curves, where the records have them.
 
     Records of `Arms` before its revision 2 do not tell an arm's own cost: there
     ``client_updates`` and ``bytes`` are those of the whole run.
@@ -697,9 +773,10 @@ def side_by_side(tasks: Sequence[Task], path: str | Path) -> DataFrame:
         own = own.rename(columns=lambda name: name.split("|")[1])
         common = whole.drop(columns=own.columns.intersection(whole.columns))
         part = pd.concat([common, own], axis=1).assign(row=row)
-        maps = [final.get(f"{row}|maps") for final in finals]
-        if any(maps):
-            part["maps"] = maps
+        for name in ("maps", "insertion_curve", "deletion_curve"):
+            kept = [final.get(f"{row}|{name}") for final in finals]
+            if any(kept):
+                part[name] = kept
         parts.append(part[own.notna().any(axis=1)])
     return pd.concat(parts, ignore_index=True)
 
@@ -799,62 +876,69 @@ def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
     return pd.DataFrame(columns)
 
 
-# --- runs with more local work, as far as they are there ---
+# --- the long runs: three epochs a round ---
+
+LONG = tuple(f"local_work_{name}" for name in LOCAL_WORK)
 
 
 @cache
-def local_work() -> tuple[DataFrame, DataFrame] | None:
-    """`every_round` and `side_by_side` of the runs with three epochs a round.
+def long_looks() -> DataFrame:
+    """`every_round` of the runs with three epochs a round."""
+    return _stored(every_round, *LONG, profile="workstation")
 
-    A data set counts with the seeds of which all its runs are there; None if there is
-    no such seed yet. FL+HC has the threshold that is best on the other seeds, see
-    `tuned`.
-    """
-    import pandas as pd
 
-    rounds = []
-    ends = []
-    for name in LOCAL_WORK:
-        table = f"local_work_{name}"
-        path = common.results("ocfl") / f"{table}.json"
-        done = tables.by_key(path)
-        own = TABLES[table]("workstation")
-        missing = {task.seed for task in own if task.key not in done}
-        whole = [task for task in own if task.seed not in missing]
-        if whole:
-            rounds.append(every_round(whole, path))
-            ends.append(side_by_side(whole, path))
-    if not rounds:
-        return None
-    looked, arms_ = (
-        pd.concat(frames, ignore_index=True).replace({"data": SHOWN})
-        for frames in (rounds, ends)
+@cache
+def long_arms() -> DataFrame:
+    """`side_by_side` of these runs; FL+HC's threshold is chosen on other seeds."""
+    arms_ = _stored(side_by_side, *LONG, profile="workstation")
+    return tuned(arms_, chosen_thresholds(arms_))
+
+
+@cache
+def long_scores_over_rounds() -> DataFrame:
+    """`scores_over_rounds` of these runs, FL+HC with the same thresholds."""
+    courses = _stored(_courses_of_arms, *LONG, profile="workstation")
+    ends = courses[courses["round"] == courses["round"].max()]
+    return tuned(courses, chosen_thresholds(ends))
+
+
+def by_threshold() -> DataFrame:
+    """Mean ARI of FL+HC in the long runs: thresholds, and some rounds of the split."""
+    names = [arms.at_threshold(threshold) for threshold in THRESHOLDS]
+    looked = _stored(
+        partial(every_round, clusterers=names), *LONG, profile="workstation"
     )
-    return looked, tuned(arms_)
+    means = looked.groupby(["row", "round"])["ari"].mean().unstack().loc[names]
+    rounds = {t: f"round {t}" for t in (1, 3, 6, 12)}
+    return means[[*rounds]].rename(columns=rounds).rename_axis("threshold")
 
 
-def tuned(arms_: DataFrame) -> DataFrame:
-    """The arms, with one row BCL: in each seed the threshold best on the others.
+def chosen_thresholds(arms_: DataFrame) -> dict[int, str]:
+    """For each seed the row of FL+HC with the highest mean ARI on the other seeds."""
+    briggs = arms_[arms_["row"].str.startswith("BCL")]
+    chosen = {}
+    for seed in briggs["seed"].unique():
+        others = briggs[briggs["seed"] != seed]
+        chosen[int(seed)] = str(others.groupby("row")["ari"].mean().idxmax())
+    return chosen
 
-    The best has the highest mean ARI there. With one seed it is FL+HC's default.
-    """
+
+def tuned(frame: DataFrame, chosen: dict[int, str]) -> DataFrame:
+    """The frame with one row BCL: in each seed the one of `chosen_thresholds`."""
     import pandas as pd
 
-    briggs = arms_["row"].str.startswith("BCL")
-    parts = [arms_[~briggs]]
-    for seed in arms_["seed"].unique():
-        others = arms_[briggs & (arms_["seed"] != seed)]
-        best = "BCL"
-        if len(others):
-            best = others.groupby("row")["ari"].mean().idxmax()
-        own = arms_[(arms_["row"] == best) & (arms_["seed"] == seed)]
+    parts = [frame[~frame["row"].str.startswith("BCL")]]
+    for seed, row in chosen.items():
+        own = frame[(frame["row"] == row) & (frame["seed"] == seed)]
         parts.append(own.assign(row="BCL"))
     return pd.concat(parts, ignore_index=True)
 
 
-def _stored(reader: Callable[..., DataFrame], *names: str) -> DataFrame:
+def _stored(
+    reader: Callable[..., DataFrame], *names: str, profile: str = "laptop"
+) -> DataFrame:
     import pandas as pd
 
     folder = common.results("ocfl")
-    frames = [reader(TABLES[name]("laptop"), folder / f"{name}.json") for name in names]
+    frames = [reader(TABLES[name](profile), folder / f"{name}.json") for name in names]
     return pd.concat(frames, ignore_index=True).replace({"data": SHOWN})
