@@ -496,15 +496,15 @@ def test_unlikeness_goes_from_alike_to_disjoint():
 
 def test_every_deal_of_the_tables_has_its_majority_class():
     """And a row of it does not change the other rows."""
-    for name in gcfl.priors.DEALT:
-        tasks = gcfl.priors.deals(gcfl.tasks.TABLES[name]("laptop"))
+    for name, profile in gcfl.priors.DEALT.items():
+        tasks = gcfl.priors.deals(gcfl.tasks.TABLES[name](profile))
         frame = pd.DataFrame(
             [
                 {
                     "dataset": task.dataset,
                     **task.tags,
                     "seed": task.seed,
-                    "profile": "laptop",
+                    "profile": profile,
                     "data_note": "",
                 }
                 for task in tasks

@@ -222,19 +222,20 @@ def attendance() -> DataFrame:
     return pd.concat([ours, recorded("attendance")], ignore_index=True)
 
 
-def twenty() -> DataFrame | None:
+def twenty(as_in_table3: bool = True) -> DataFrame | None:
     """Table 3 with twenty participants a round; None if not run yet.
 
-    GCFL with our ζ is called GCFL, and the scales as in Table 3.
+    GCFL with our ζ is called GCFL. ``as_in_table3`` calls the scales medium and large;
+    else they keep their numbers of clients.
     """
     runs = whole_seeds("twenty_a_round")
     if runs is None:
         return None
+    runs = runs.assign(row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}))
+    if not as_in_table3:
+        return runs
     scale = dict(zip(TWENTY, ("medium", "large"), strict=True))
-    return runs.assign(
-        row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}),
-        scale=runs["scale"].map(scale),
-    )
+    return runs.assign(scale=runs["scale"].map(scale))
 
 
 def timed() -> DataFrame:
@@ -380,13 +381,9 @@ def number_table(heads: list[str], rows: list[list[str]], caption: str) -> table
     return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
 
 
-def board(runs: DataFrame, caption: str, majority: bool = True) -> tables.Table:
-    """What each row reaches and what it costs, means over all runs, best first.
-
-    ``majority`` adds the majority class, for the deals in which it has been scored.
-    """
-    if majority:
-        runs = priors.beside(runs)
+def board(runs: DataFrame, caption: str) -> tables.Table:
+    """What each row reaches and what it costs, means over all runs, best first."""
+    runs = priors.beside(runs)
     means = runs.groupby("row").mean(numeric_only=True)
     means = means.sort_values("accuracy", ascending=False)
     shares = ("accuracy", "balanced_accuracy", "macro_f1", "late")
@@ -406,6 +403,17 @@ def board(runs: DataFrame, caption: str, majority: bool = True) -> tables.Table:
     if set(means.index) & set(NOT_QUITE):
         caption += f" {STAR}"
     return number_table(heads, rows, caption)
+
+
+def twenty_boards() -> list[tables.Table]:
+    """A `board` for 80 and for 200 clients; call it only if `twenty` has runs."""
+    runs = twenty(as_in_table3=False)
+    assert runs is not None
+    words = "of them 20 a round, 20 rounds of 25 steps (five epochs)."
+    return [
+        board(some, f"{clients}, {words}")
+        for clients, some in runs.groupby("scale", sort=False)
+    ]
 
 
 def who_is_who(frames: Mapping[str, DataFrame]) -> tables.Table:
