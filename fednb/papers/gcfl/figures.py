@@ -17,7 +17,7 @@ from ...methods import GCFL
 from ...similarity import attraction
 from .. import common
 from . import priors, theory
-from .tasks import CATEGORY, SCALES, SETTINGS, TABLES, TWENTY
+from .tasks import CATEGORY, SCALES, SETTINGS, SHIELD_AND_NORM, TABLES, TWENTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -179,17 +179,32 @@ def parts(steps: int) -> DataFrame:
 
 
 def crossed() -> DataFrame:
-    """ζ crossed with shield and normalisation, beside our ζ; 25 steps, six seeds.
+    """ζ crossed with the parts of Table 5, beside our ζ; 25 steps, six seeds.
 
-    ``zeta`` is its value; ``row`` is GCFL or what it is without a part.
+    ``zeta`` is its value; ``row`` is GCFL or what it is without a part. Masses, places
+    and the start may not have been run yet at other ζ, or in fewer seeds.
     """
     import pandas as pd
 
-    runs = recorded("zeta")
-    runs = runs.assign(row=runs["without"])
-    ours = recorded("local_parts")
-    ours = ours[ours["row"].isin(runs["row"])]
-    return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)
+    runs = [recorded("zeta"), whole_seeds("zeta_parts")]
+    varied = pd.concat([some for some in runs if some is not None])
+    varied = varied.assign(row=varied["without"])
+    ours = recorded("local_parts").assign(zeta=ZETA)
+    return pd.concat([ours, varied], ignore_index=True)
+
+
+def around(rows: Sequence[str], zeta: float) -> DataFrame | None:
+    """GCFL and it without some parts at one ζ, in the seeds that have them all.
+
+    None if there is no such seed.
+    """
+    runs = crossed()
+    runs = runs[(runs["zeta"] == zeta) & runs["row"].isin(["GCFL", *rows])]
+    counts = runs.groupby("seed")["row"].nunique()
+    whole = counts.index[counts == len(rows) + 1]
+    if len(whole) == 0:
+        return None
+    return runs[runs["seed"].isin(whole)]
 
 
 def nearer() -> DataFrame | None:
@@ -759,30 +774,91 @@ def _leads(
     return out
 
 
-def parts_forest(steps: int = 25) -> Figure:
-    """What each part is worth: accuracy, balanced accuracy, number of clusters."""
-    runs = parts(steps)
+WORTH = {  # what a part is worth: the measure, and its name in pictures
+    "accuracy": "accuracy,\npoints",
+    "balanced_accuracy": "balanced,\npoints",
+    "clusters": "clusters",
+}
+
+
+def worth(row: str, value: str) -> dict[float, Interval]:
+    """GCFL minus GCFL without one part, by ζ, as far as it has been run."""
+    out = {}
+    for zeta in sorted(crossed()["zeta"].unique()):
+        runs = around([row], zeta)
+        if runs is not None:
+            shares = value != "clusters"
+            pair = tables.paired(runs, "row", "GCFL", row, value, PAIRS, percent=shares)
+            out[float(zeta)] = effect(pair)
+    return out
+
+
+def printed_worth(row: str, value: str) -> float | None:
+    """The same in the paper, mean over cells; it has no balanced accuracy."""
     paper = printed("5").assign(seed=0)
-    rows = [row for row in paper["row"].unique() if row in set(runs["row"]) - {"GCFL"}]
-    panels: dict[str, Lines] = {}
-    titles = {
-        "accuracy": "accuracy, points",
-        "balanced_accuracy": "balanced, points",
-        "clusters": "clusters",
-    }
-    for value, title in titles.items():
-        shares = value != "clusters"
-        lines = {}
-        for row in rows:
-            how: dict[str, Any] = {"by": PAIRS, "percent": shares}
-            ours = tables.paired(runs, "row", "GCFL", row, value, **how)
-            theirs = None
-            if value in paper:
-                pair = tables.paired(paper, "row", "GCFL", row, value, **how)
-                theirs = effect(pair).mean
-            lines[shown(row)] = (effect(ours), theirs)
-        panels[title] = lines
-    return forest(panels, "GCFL minus GCFL with this change", across=3)
+    if value not in paper:
+        return None
+    shares = value != "clusters"
+    pair = tables.paired(paper, "row", "GCFL", row, value, PAIRS, percent=shares)
+    return effect(pair).mean
+
+
+def parts_over_zeta(judged_at: float) -> Figure:
+    """What each part is worth over ζ; ``judged_at`` is marked, and the paper's worth.
+
+    Above zero GCFL has more than GCFL without that part.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    there = set(crossed()["row"])
+    rows = [row for row in PARTS if row in there]
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 5.2))
+    axes = fig.subplots(len(WORTH), len(rows), sharex=True, sharey="row")
+    for line, (value, words) in zip(axes, WORTH.items(), strict=True):
+        for ax, row in zip(line, rows, strict=True):
+            found = worth(row, value)
+            means = [one.mean for one in found.values()]
+            reach = [one.high - one.mean for one in found.values()]
+            ax.errorbar([*found], means, reach, marker="o", ms=4, lw=1.2)
+            said = printed_worth(row, value)
+            if said is not None:
+                ax.axhline(said, color=plots.INK, linestyle=":", lw=1.5)
+            ax.axhline(0, color=plots.INK, lw=1)
+            ax.axvspan(judged_at / 1.5, judged_at * 1.5, alpha=0.15, lw=0)
+        line[0].set_ylabel(words)
+    for ax, row in zip(axes[0], rows, strict=True):
+        ax.set_title(PARTS[row].replace(" ", "\n", 1), fontsize=10)
+    for ax in axes[-1]:
+        ax.set(xscale="log", xlabel="ζ", xlim=(0.006, 1.7))
+        ax.set_xticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
+    return fig
+
+
+def worth_table() -> tables.Table:
+    """The numbers of `parts_over_zeta`."""
+    zetas = sorted(crossed()["zeta"].unique())
+    rows = []
+    for value, words in WORTH.items():
+        for row, name in PARTS.items():
+            found = worth(row, value)
+            said = printed_worth(row, value)
+            cells = ["–" if said is None else f"{said:+.1f}"]
+            for zeta in zetas:
+                if zeta in found:
+                    mean, low, high = found[zeta]
+                    cells.append(f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})")
+                else:
+                    cells.append("–")
+            measure = words.replace("\n", " ")
+            rows.append([f"{name}: {measure}", *cells])
+    heads = ["", "paper", *(f"ζ = {zeta:g}" for zeta in zetas)]
+    seeds = crossed().groupby("row")["seed"].nunique()
+    caption = f"GCFL minus GCFL with this change; {AS_SMALL[25]}, "
+    caption += f"{seeds.min()} to {seeds.max()} seeds."
+    if seeds.min() == seeds.max():
+        caption = caption.replace(f"{seeds.min()} to ", "")
+    return number_table(heads, rows, caption)
 
 
 def completions_forest() -> Figure:
@@ -850,6 +926,7 @@ def shield_over_zeta() -> Figure:
     from matplotlib.figure import Figure as Canvas
 
     runs = crossed()
+    runs = runs[runs["row"].isin(SHIELD_AND_NORM)]
     plots.style()
     fig = Canvas(figsize=(WIDTH, 2.9))
     axes = fig.subplots(1, 4, sharey=True)
