@@ -29,6 +29,13 @@ PLACES = [*PAIRS, "scale"]
 UNLIKE = [name for name in SETTINGS if name != "IID"]
 RIVALS = [name for name in CATEGORY if name != "GCFL"]  # of the paper
 IN_TRAINING = ("FedEM", "FedSoft", "MTCFL", "IFCA")  # Table 4's
+OTHER_CURVES = {  # of Figure 2: how their grey lines are dashed
+    "FedAvg": "-",
+    "FedProx": "--",
+    "AutoCFL": ":",
+    "CFL-GP": "-.",
+    "FedCCFA": (0, (6, 1.5, 1, 1.5, 1, 1.5)),
+}
 FINDERS = ("CFL", "FL+HC", "AutoCFL", "MTCFL")  # rivals that find the number themselves
 FIND = (*FINDERS, "GCFL", "FedGWC", "OCFL")
 TOLD = ("IFCA", "FedSoft", "CFL-GP", "FeSEM", "WeCFL", "Oracle clusters")
@@ -490,17 +497,23 @@ def falls_table() -> tables.Table:
 
 def completions() -> tables.Table:
     """GCFL with other values of what the paper does not tell, under Non-IID."""
-    runs = completed()
+    runs = priors.beside(completed())
     rows = []
     for row, own in runs.groupby("row", sort=False):
         line = [str(row)]
         for dataset in NAMES:
-            mean = own.loc[own["dataset"] == dataset, "accuracy"].mean()
-            line.append(f"{100 * mean:.1f}")
-        line.append(f"{own['clusters'].mean():.1f}")
+            line.append(_both_accuracies(own[own["dataset"] == dataset]))
+        line.append(f"{own['clusters'].mean():.1f}".replace("nan", "–"))
         rows.append(line)
-    words = f"Accuracy in %, and clusters, under Non-IID; {AS_SMALL[5]}, three seeds."
+    words = "Accuracy / balanced accuracy in %, and clusters, under Non-IID; "
+    words += f"{AS_SMALL[5]}, three seeds."
     return number_table(["", *NAMES.values(), "clusters"], rows, words)
+
+
+def _both_accuracies(runs: DataFrame) -> str:
+    """Mean accuracy and balanced accuracy, in percent."""
+    values = ("accuracy", "balanced_accuracy")
+    return " / ".join(f"{100 * runs[value].mean():.1f}" for value in values)
 
 
 def completed() -> DataFrame:
@@ -515,16 +528,15 @@ def completed() -> DataFrame:
 def other_laws() -> tables.Table:
     """Accuracy under laws that the paper does not have, and GCFL's clusters."""
     runs = priors.beside(recorded("laws"))
-    means = runs.pivot_table(["accuracy", "clusters"], CELL, "row", sort=False)
-    shown = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
+    listed = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
     rows = []
-    for place, line in means.iterrows():
-        dataset, setting = place
-        cells = [f"{100 * line['accuracy', row]:.1f}" for row in shown]
-        count = f"{line['clusters', 'GCFL']:.1f}"
-        rows.append([f"{NAMES[dataset]}, {setting}", *cells, count])
-    words = f"Accuracy in %, and how many clusters GCFL forms; {AS_SMALL[5]}, three "
-    return number_table(["", *shown, "GCFL's clusters"], rows, f"{words}seeds.")
+    for (dataset, setting), own in runs.groupby(CELL, sort=False):
+        cells = [_both_accuracies(own[own["row"] == row]) for row in listed]
+        count = own.loc[own["row"] == "GCFL", "clusters"].mean()
+        rows.append([f"{NAMES[dataset]}, {setting}", *cells, f"{count:.1f}"])
+    words = "Accuracy / balanced accuracy in %, and how many clusters GCFL forms; "
+    words += f"{AS_SMALL[5]}, three seeds."
+    return number_table(["", *listed, "GCFL's clusters"], rows, words)
 
 
 def nearer_clusters() -> tables.Table:
@@ -749,14 +761,33 @@ def twenty_leads() -> Figure:
 
 def _leads_by_scale(runs: DataFrame) -> Figure:
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
+    names = with_budgets(runs)
     panels: dict[str, Lines] = {}
     for value, words in {"accuracy": "last round", "late": "2nd half"}.items():
         for scale, own in runs.groupby("scale", sort=False):
             said = None
             if value == "accuracy":
                 said = unlike(printed("3")).query("scale == @scale")
-            panels[f"{scale} scale, {words}"] = _leads(own, order, value, said)
-    return forest(panels, "GCFL ahead by, in points")
+            lines = _leads(own, order, value, said)
+            panels[f"{scale} scale, {words}"] = {
+                names[row]: line for row, line in lines.items()
+            }
+    return forest(panels, "GCFL ahead by, in points (×: client updates, in GCFL's)")
+
+
+def with_budgets(runs: DataFrame) -> dict[str, str]:
+    """Rows as they are shown, with their client updates in GCFL's, if they have more.
+
+    Where scales differ in that, the largest counts.
+    """
+    updates = runs.pivot_table("client_updates", "row", "scale")
+    times = updates.div(updates.loc["GCFL"]).max(axis=1)
+    out = {}
+    for row, more in times.items():
+        out[shown(str(row))] = shown(str(row))
+        if more > 1.05:
+            out[shown(str(row))] += f" ×{more:.1f}"
+    return out
 
 
 def _leads(
@@ -891,22 +922,19 @@ def convergence_curves() -> Figure:
     plots.style()
     fig = Canvas(figsize=(WIDTH, 8.6))
     axes = fig.subplots(3, 2)
-    rivals = [row for row in RIVALS if CATEGORY[row] != "post-training"]
-    others = [row for row in rivals if row not in IN_TRAINING]
     runs = timed()
     for column, dataset in enumerate(NAMES):
         for line, setting in enumerate(SETTINGS):
             ax = axes[line, column]
             own = runs[(runs["dataset"] == dataset) & (runs["setting"] == setting)]
-            for row in (*others, *IN_TRAINING, "Oracle clusters", "GCFL"):
+            for row in (*OTHER_CURVES, *IN_TRAINING, "Oracle clusters", "GCFL"):
                 courses = own.loc[own["row"] == row, "course"]
                 mean = np.mean([course["accuracy"] for course in courses], axis=0)
                 ax.plot(range(1, len(mean) + 1), mean, **_line_look(row))
             ax.set(title=f"{NAMES[dataset]}, {setting}", xlabel="round")
             ax.set_ylabel("accuracy")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))  # one line for all that are grey
-    fig.legend(named.values(), named.keys(), loc="outside upper center", ncols=4)
+    fig.legend(handles, labels, loc="outside upper center", ncols=4)
     return fig
 
 
@@ -918,7 +946,8 @@ def _line_look(row: str) -> dict[str, Any]:
         return {"color": colour, "linewidth": 1.6, "label": shown(row)}
     if row == "Oracle clusters":
         return {"color": "black", "linewidth": 1.2, "linestyle": ":", "label": row}
-    return {"color": "#b8b8b8", "linewidth": 1.0, "label": "other rivals"}
+    grey: dict[str, Any] = {"color": "#8c8c8c", "linewidth": 1.1}
+    return grey | {"linestyle": OTHER_CURVES[row], "label": shown(row)}
 
 
 def shield_over_zeta() -> Figure:
