@@ -548,6 +548,12 @@ def test_rivals_with_a_larger_budget_do_not_compete():
     assert gcfl.figures.same_budget(runs.assign(scale="large")) == ["IFCA"]
 
 
+def test_rows_that_train_more_say_how_much():
+    runs = pd.DataFrame({"row": ["GCFL", "FedEM"] * 2, "scale": ["small"] * 4})
+    runs["client_updates"] = [100, 300, 100, 300]
+    assert gcfl.figures.with_budgets(runs) == {"GCFL": "GCFL", "FedEM*": "FedEM* ×3.0"}
+
+
 def test_rows_that_are_not_quite_the_published_method_have_a_star():
     assert gcfl.figures.shown("FedCCFA") == "FedCCFA*"
     assert gcfl.figures.shown("w/o shielding") == "no shield"
@@ -654,14 +660,16 @@ def test_the_words_count_what_the_rule_alone_would_say():
         gcfl.claims.of_one_epoch(lost),
         gcfl.claims.of_one_epoch(won),
         gcfl.claims.left_open(lost, gcfl.claims.BY_WEIGHTS),
+        gcfl.claims.within_reach(lost, lost),
         gcfl.claims.left_open(replace(lost, ours=True), gcfl.claims.BY_WEIGHTS),
         a_claim(-1.0, 1.0),
         won,
     ]
     words = gcfl.claims.on_open(judged)
-    assert words.startswith("**4 of 5 claims stay open.**")
-    assert "2 of them would fail, and 1 would hold" in words
+    assert words.startswith("**5 of 6 claims stay open.**")
+    assert "3 of them would fail, and 1 would hold" in words
     assert "1 have one epoch" in words and "and 1 hang on constants" in words
+    assert "1 ask for more than the true groups reach" in words
 
 
 def test_the_sentences_about_one_cell_are_judged_in_that_cell():
@@ -805,7 +813,10 @@ def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(later_table
     assert gcfl.figures.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
     assert [*gcfl.figures.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
     assert len(gcfl.figures.parts_over_zeta(0.3).axes) == 3 * 5
-    assert "5 to 6 seeds" in gcfl.figures.worth_table().text
+    first = gcfl.figures.worth_tables()[0].text
+    assert (
+        first.startswith("Accuracy in points: GCFL minus") and "5 or 6 seeds" in first
+    )
     words = gcfl.claims.on_the_parts(judged)
     assert "are worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +1.0" in words
     assert "That is worth +0.0 (+0.0 to +0.0) at ζ = 0.3 (in points" in words
@@ -825,7 +836,7 @@ def test_parts_stay_at_our_zeta_as_long_as_there_is_no_other(monkeypatch):
     for name in (gcfl.claims.MOST, gcfl.claims.NEEDED):
         assert by_name[name].verdict == "open"
     assert len(gcfl.figures.parts_over_zeta(0.3).axes) == 3 * 4
-    assert "there is no such wait" in gcfl.claims.on_the_parts(judged)
+    assert "hardly a wait to take away" in gcfl.claims.on_the_parts(judged)
 
 
 def test_rows_that_are_controls_in_disguise_are_named():

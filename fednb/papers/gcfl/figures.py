@@ -475,10 +475,15 @@ def full_table(
     caption = f"{NAMES[dataset]}: {words}"
     if set(runs["row"]) & set(NOT_QUITE):
         caption += f" {STAR}"
-    ours, theirs = (
-        side[side["dataset"] == dataset].assign(row=lambda own: own["row"].map(shown))
-        for side in (runs, paper)
-    )
+    names = with_budgets(runs)
+    if any("×" in name for name in names.values()):
+        caption += " ×: client updates, in GCFL's."
+    sides = []
+    for side in (runs, paper):
+        own = side[side["dataset"] == dataset]
+        rows = [names.get(shown(row), shown(row)) for row in own["row"]]
+        sides.append(own.assign(row=rows))
+    ours, theirs = sides
     return tables.beside(ours, theirs, caption=caption, **shape)
 
 
@@ -866,30 +871,33 @@ def parts_over_zeta(judged_at: float) -> Figure:
     return fig
 
 
-def worth_table() -> tables.Table:
-    """The numbers of `parts_over_zeta`."""
-    zetas = sorted(crossed()["zeta"].unique())
-    rows = []
+def worth_tables() -> list[tables.Table]:
+    """The numbers of `parts_over_zeta`, a table for each measure."""
+    runs = crossed()
+    zetas = sorted(runs["zeta"].unique())
+    heads = ["", "paper", *(f"ζ = {zeta:g}" for zeta in zetas)]
+    seeds = sorted(runs.groupby("row")["seed"].nunique().unique())
+    how_many = " or ".join(str(number) for number in seeds)
+    caption = f"GCFL minus GCFL with this change; {AS_SMALL[25]}, {how_many} seeds."
+    out = []
     for value, words in WORTH.items():
+        rows = []
         for row, name in PARTS.items():
             found = worth(row, value)
             said = printed_worth(row, value)
             cells = ["–" if said is None else f"{said:+.1f}"]
-            for zeta in zetas:
-                if zeta in found:
-                    mean, low, high = found[zeta]
-                    cells.append(f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})")
-                else:
-                    cells.append("–")
-            measure = words.replace("\n", " ")
-            rows.append([f"{name}: {measure}", *cells])
-    heads = ["", "paper", *(f"ζ = {zeta:g}" for zeta in zetas)]
-    seeds = crossed().groupby("row")["seed"].nunique()
-    caption = f"GCFL minus GCFL with this change; {AS_SMALL[25]}, "
-    caption += f"{seeds.min()} to {seeds.max()} seeds."
-    if seeds.min() == seeds.max():
-        caption = caption.replace(f"{seeds.min()} to ", "")
-    return number_table(heads, rows, caption)
+            cells += [_with_ends(found.get(zeta)) for zeta in zetas]
+            rows.append([name, *cells])
+        measure = words.replace("\n", " in ").replace(",", "").capitalize()
+        out.append(number_table(heads, rows, f"{measure}: {caption}"))
+    return out
+
+
+def _with_ends(interval: Interval | None) -> str:
+    if interval is None:
+        return "–"
+    mean, low, high = interval
+    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})"
 
 
 def completions_forest() -> Figure:
