@@ -1238,7 +1238,8 @@ def on_the_parts(judged: Iterable[Claim]) -> str:
         "square root; with other weights it may be otherwise. Open.",
         f"*Places.* Locations instead of parameters are worth {_worth('Param-space')}: "
         f"{_said(places)}. (With one epoch {_words(shorter)}. On the digits parameters "
-        "were the better places.)",
+        "were the better places. And ζ is a length: beside distances between "
+        "parameters, which are of another size, the same ζ means something else.)",
         _on_the_start(),
     ]
     if figures.around(COMPARED, calibrated(figures.crossed())) is not None:
