@@ -638,6 +638,8 @@ def test_verdicts_rest_on_five_epochs():
 def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
     """At the ζ nearest to the paper's number of clusters, whatever they say."""
     ours = gcfl.figures.recorded("local_parts")
+    at_once = ours[ours["row"] == "GCFL"].assign(row="No δ_init")
+    ours = pd.concat([ours, at_once])
     fewer = ours.assign(zeta=0.3, clusters=ours["clusters"] - 1.5)
     bare = fewer["row"] == "w/o shielding"
     fewer.loc[bare, ["clusters", "accuracy"]] -= [3.0, 0.1]
@@ -707,12 +709,11 @@ def made_up(task, runs, row, accuracy=0.0, clusters=0.0):
 
 @pytest.fixture
 def later_tables(tmp_path, monkeypatch):
-    """The records with made-up ones of ``epochs``, ``twenty_a_round``, ``zeta_parts``.
+    """The records with made-up ones of ``epochs`` and ``twenty_a_round``.
 
     With more data GCFL is 30 points worse, and there are fewer clusters without the
     shield. Of twenty participants the last seed lacks a run, and with 200 clients GCFL
-    is FedAvg. Whatever ζ is, parameters as places lose 20 points and a cluster, and the
-    other parts nothing; the last seed lacks a run.
+    is FedAvg.
     """
     here = store.results("gcfl")
     folder = tmp_path / "book" / "results" / "gcfl"
@@ -731,14 +732,7 @@ def later_tables(tmp_path, monkeypatch):
         if row == "GCFL" and task.tags["scale"] == "200 clients":
             row = "FedAvg"
         twenty.append(made_up(task, rows, row))
-    over_zeta = by_place("zeta")
-    parts = []
-    for task in gcfl.tasks.TABLES["zeta_parts"]("laptop")[:-1]:
-        whole = f"ζ = {task.tags['zeta']:g}"
-        change = {"Param-space": {"accuracy": -0.2, "clusters": -1.0}}
-        shift = change.get(task.tags["without"], {})
-        parts.append(made_up(task, over_zeta, whole, **shift))
-    made = {"epochs": epochs, "twenty_a_round": twenty, "zeta_parts": parts}
+    made = {"epochs": epochs, "twenty_a_round": twenty}
     folder.mkdir(parents=True)
     for file in here.glob("*.json"):
         if file.name.split(".")[0] not in made:
@@ -796,47 +790,37 @@ def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
     assert falls.printed == pytest.approx(0.5 * (4.11 - 2.59) + 0.5 * (1.49 - 1.19))
 
 
-def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(later_tables):
-    judged = gcfl.claims.with_steps(25)
-    by_name = {claim.statement: claim for claim in judged}
+def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch):
+    """Made up: places are worth 20 points and a cluster, the other parts nothing."""
+    runs = gcfl.figures.crossed()
+    whole = runs[runs["row"] == "GCFL"]
+    made = [whole.assign(row=row) for row in ("GCFL", *gcfl.claims.PARTS)]
+    made = pd.concat(made, ignore_index=True)
+    made.loc[made["row"] == "Param-space", ["accuracy", "clusters"]] -= [0.2, 1.0]
+    monkeypatch.setattr(gcfl.figures, "crossed", lambda: made)
+    by_name = {claim.statement: claim for claim in gcfl.claims.ablations()}
     places = by_name[gcfl.claims.PLACES]
     assert places.interval == pytest.approx((20.0, 20.0, 20.0))
     assert places.verdict == "holds" and "ζ = 0.3: nearest" in places.scale
-    assert places.replicates == "4 cells × 5 seeds"  # of the sixth a run is missing
-    # nothing unprinted may be judged, and what is compared has three parts
+    # what hangs on an unprinted constant stays open; three parts are compared
     for name in ("Mass helps", gcfl.claims.WAIT):
         assert by_name[name].verdict == "open" and by_name[name].interval.mean == 0
         assert "by the book's rule alone: fails" in by_name[name].reason
     assert by_name[gcfl.claims.MOST].interval.mean < -19
     assert by_name[gcfl.claims.MOST].verdict == "fails"
-    assert "ζ = 0.3" in by_name[gcfl.claims.NEEDED].scale
     assert gcfl.figures.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
-    assert [*gcfl.figures.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
-    assert len(gcfl.figures.parts_over_zeta(0.3).axes) == 3 * 5
-    first = gcfl.figures.worth_tables()[0].text
+    words = gcfl.claims.on_the_parts(by_name.values())
+    assert "worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +20.0" in words
     assert (
-        first.startswith("Accuracy in points: GCFL minus") and "5 or 6 seeds" in first
+        "ahead by +0.0 (+0.0 to +0.0), in the paper +1.1: the claim fails by" in words
     )
-    words = gcfl.claims.on_the_parts(judged)
-    assert "are worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +1.0" in words
-    assert "That is worth +0.0 (+0.0 to +0.0) at ζ = 0.3 (in points" in words
 
 
-def test_parts_stay_at_our_zeta_as_long_as_there_is_no_other(monkeypatch):
-    before = gcfl.figures.whole_seeds
-    monkeypatch.setattr(
-        gcfl.figures,
-        "whole_seeds",
-        lambda name, *rest: None if name == "zeta_parts" else before(name, *rest),
-    )
-    judged = gcfl.claims.with_steps(25)
-    by_name = {claim.statement: claim for claim in judged}
-    assert by_name[gcfl.claims.PLACES].scale.endswith("ζ = 0.01")
-    assert by_name[gcfl.claims.WAIT].verdict == "not testable"
-    for name in (gcfl.claims.MOST, gcfl.claims.NEEDED):
-        assert by_name[name].verdict == "open"
-    assert len(gcfl.figures.parts_over_zeta(0.3).axes) == 3 * 4
-    assert "hardly a wait to take away" in gcfl.claims.on_the_parts(judged)
+def test_the_start_has_not_been_taken_away_at_our_zeta():
+    assert [*gcfl.figures.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
+    assert [*gcfl.figures.worth("Massless", "accuracy")] == [0.01, 0.1, 0.3, 1.0]
+    first = gcfl.figures.worth_tables()[0].text
+    assert first.startswith("Accuracy in points: GCFL minus") and "–" in first
 
 
 def test_rows_that_are_controls_in_disguise_are_named():
