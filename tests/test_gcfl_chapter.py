@@ -496,15 +496,15 @@ def test_unlikeness_goes_from_alike_to_disjoint():
 
 def test_every_deal_of_the_tables_has_its_majority_class():
     """And a row of it does not change the other rows."""
-    for name in gcfl.priors.DEALT:
-        tasks = gcfl.priors.deals(gcfl.tasks.TABLES[name]("laptop"))
+    for name, profile in gcfl.priors.DEALT.items():
+        tasks = gcfl.priors.deals(gcfl.tasks.TABLES[name](profile))
         frame = pd.DataFrame(
             [
                 {
                     "dataset": task.dataset,
                     **task.tags,
                     "seed": task.seed,
-                    "profile": "laptop",
+                    "profile": profile,
                     "data_note": "",
                 }
                 for task in tasks
@@ -546,6 +546,12 @@ def test_rivals_with_a_larger_budget_do_not_compete():
         {"row": ["GCFL", "IFCA", "FedEM"], "client_updates": [120, 120, 360]}
     )
     assert gcfl.figures.same_budget(runs.assign(scale="large")) == ["IFCA"]
+
+
+def test_rows_that_train_more_say_how_much():
+    runs = pd.DataFrame({"row": ["GCFL", "FedEM"] * 2, "scale": ["small"] * 4})
+    runs["client_updates"] = [100, 300, 100, 300]
+    assert gcfl.figures.with_budgets(runs) == {"GCFL": "GCFL", "FedEM*": "FedEM* ×3.0"}
 
 
 def test_rows_that_are_not_quite_the_published_method_have_a_star():
@@ -631,8 +637,9 @@ def test_verdicts_rest_on_five_epochs():
 
 def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
     """At the ζ nearest to the paper's number of clusters, whatever they say."""
-    ours = gcfl.figures.recorded("local_parts").query("row != 'Massless'")
-    ours = ours[ours["row"] != "Param-space"]
+    ours = gcfl.figures.recorded("local_parts")
+    at_once = ours[ours["row"] == "GCFL"].assign(row="No δ_init")
+    ours = pd.concat([ours, at_once])
     fewer = ours.assign(zeta=0.3, clusters=ours["clusters"] - 1.5)
     bare = fewer["row"] == "w/o shielding"
     fewer.loc[bare, ["clusters", "accuracy"]] -= [3.0, 0.1]
@@ -643,8 +650,8 @@ def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
         claims = {claim.statement: claim for claim in gcfl.claims.with_steps(25)}
         for name in names:
             assert claims[name].verdict == verdict and "ζ = 0.3" in claims[name].scale
-        assert claims["The shield matters most"].verdict == "open"
         assert len(gcfl.figures.shield_over_zeta().axes) == 4
+    assert claims[gcfl.claims.MOST].verdict == "holds"
     words = gcfl.claims.on_the_shield(claims.values())
     assert "in the paper 2.4 fewer: the claim holds" in words
 
@@ -655,14 +662,16 @@ def test_the_words_count_what_the_rule_alone_would_say():
         gcfl.claims.of_one_epoch(lost),
         gcfl.claims.of_one_epoch(won),
         gcfl.claims.left_open(lost, gcfl.claims.BY_WEIGHTS),
+        gcfl.claims.within_reach(lost, lost),
         gcfl.claims.left_open(replace(lost, ours=True), gcfl.claims.BY_WEIGHTS),
         a_claim(-1.0, 1.0),
         won,
     ]
     words = gcfl.claims.on_open(judged)
-    assert words.startswith("**4 of 5 claims stay open.**")
-    assert "2 of them would fail, and 1 would hold" in words
+    assert words.startswith("**5 of 6 claims stay open.**")
+    assert "3 of them would fail, and 1 would hold" in words
     assert "1 have one epoch" in words and "and 1 hang on constants" in words
+    assert "1 ask for more than the true groups reach" in words
 
 
 def test_the_sentences_about_one_cell_are_judged_in_that_cell():
@@ -723,11 +732,13 @@ def later_tables(tmp_path, monkeypatch):
         if row == "GCFL" and task.tags["scale"] == "200 clients":
             row = "FedAvg"
         twenty.append(made_up(task, rows, row))
+    made = {"epochs": epochs, "twenty_a_round": twenty}
     folder.mkdir(parents=True)
     for file in here.glob("*.json"):
-        (folder / file.name).symlink_to(file)
-    store.write_table(folder / "epochs.json", epochs)
-    store.write_table(folder / "twenty_a_round.json", twenty)
+        if file.name.split(".")[0] not in made:
+            (folder / file.name).symlink_to(file)
+    for name, records in made.items():
+        store.write_table(folder / f"{name}.json", records)
     monkeypatch.chdir(tmp_path)
     gcfl.figures.whole_seeds.cache_clear()
     yield
@@ -773,6 +784,43 @@ def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
     assert "With 80 clients GCFL is ahead of one model by +1" in words
     assert "With 200 clients GCFL is ahead of one model by +0.0" in words
     assert len(gcfl.figures.twenty_leads().axes) == 4
+    assert len(gcfl.figures.twenty_boards()) == 2
+    assert by_name["80 clients: ahead of training alone"].ours
+    falls = by_name["Loses less than FedAvg from 80 to 200 clients"]
+    assert falls.printed == pytest.approx(0.5 * (4.11 - 2.59) + 0.5 * (1.49 - 1.19))
+
+
+def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch):
+    """Made up: places are worth 20 points and a cluster, the other parts nothing."""
+    runs = gcfl.figures.crossed()
+    whole = runs[runs["row"] == "GCFL"]
+    made = [whole.assign(row=row) for row in ("GCFL", *gcfl.claims.PARTS)]
+    made = pd.concat(made, ignore_index=True)
+    made.loc[made["row"] == "Param-space", ["accuracy", "clusters"]] -= [0.2, 1.0]
+    monkeypatch.setattr(gcfl.figures, "crossed", lambda: made)
+    by_name = {claim.statement: claim for claim in gcfl.claims.ablations()}
+    places = by_name[gcfl.claims.PLACES]
+    assert places.interval == pytest.approx((20.0, 20.0, 20.0))
+    assert places.verdict == "holds" and "ζ = 0.3: nearest" in places.scale
+    # what hangs on an unprinted constant stays open; three parts are compared
+    for name in ("Mass helps", gcfl.claims.WAIT):
+        assert by_name[name].verdict == "open" and by_name[name].interval.mean == 0
+        assert "by the book's rule alone: fails" in by_name[name].reason
+    assert by_name[gcfl.claims.MOST].interval.mean < -19
+    assert by_name[gcfl.claims.MOST].verdict == "fails"
+    assert gcfl.figures.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
+    words = gcfl.claims.on_the_parts(by_name.values())
+    assert "worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +20.0" in words
+    assert (
+        "ahead by +0.0 (+0.0 to +0.0), in the paper +1.1: the claim fails by" in words
+    )
+
+
+def test_the_start_has_not_been_taken_away_at_our_zeta():
+    assert [*gcfl.figures.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
+    assert [*gcfl.figures.worth("Massless", "accuracy")] == [0.01, 0.1, 0.3, 1.0]
+    first = gcfl.figures.worth_tables()[0].text
+    assert first.startswith("Accuracy in points: GCFL minus") and "–" in first
 
 
 def test_rows_that_are_controls_in_disguise_are_named():

@@ -17,7 +17,7 @@ from ...methods import GCFL
 from ...similarity import attraction
 from .. import common
 from . import priors, theory
-from .tasks import CATEGORY, SCALES, SETTINGS, TABLES, TWENTY
+from .tasks import CATEGORY, SCALES, SETTINGS, SHIELD_AND_NORM, TABLES, TWENTY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +29,13 @@ PLACES = [*PAIRS, "scale"]
 UNLIKE = [name for name in SETTINGS if name != "IID"]
 RIVALS = [name for name in CATEGORY if name != "GCFL"]  # of the paper
 IN_TRAINING = ("FedEM", "FedSoft", "MTCFL", "IFCA")  # Table 4's
+OTHER_CURVES = {  # of Figure 2: how their grey lines are dashed
+    "FedAvg": "-",
+    "FedProx": "--",
+    "AutoCFL": ":",
+    "CFL-GP": "-.",
+    "FedCCFA": (0, (6, 1.5, 1, 1.5, 1, 1.5)),
+}
 FINDERS = ("CFL", "FL+HC", "AutoCFL", "MTCFL")  # rivals that find the number themselves
 FIND = (*FINDERS, "GCFL", "FedGWC", "OCFL")
 TOLD = ("IFCA", "FedSoft", "CFL-GP", "FeSEM", "WeCFL", "Oracle clusters")
@@ -179,17 +186,26 @@ def parts(steps: int) -> DataFrame:
 
 
 def crossed() -> DataFrame:
-    """ζ crossed with shield and normalisation, beside our ζ; 25 steps, six seeds.
+    """ζ crossed with the parts of Table 5, beside our ζ; 25 steps, six seeds.
 
-    ``zeta`` is its value; ``row`` is GCFL or what it is without a part.
+    ``zeta`` is its value; ``row`` is GCFL or what it is without a part. Only the start
+    has not been taken away at our ζ.
     """
     import pandas as pd
 
-    runs = recorded("zeta")
-    runs = runs.assign(row=runs["without"])
-    ours = recorded("local_parts")
-    ours = ours[ours["row"].isin(runs["row"])]
-    return pd.concat([ours.assign(zeta=ZETA), runs], ignore_index=True)
+    varied = _joined("zeta", "zeta_parts")
+    varied = varied.assign(row=varied["without"])
+    ours = recorded("local_parts").assign(zeta=ZETA)
+    return pd.concat([ours, varied], ignore_index=True)
+
+
+def around(rows: Sequence[str], zeta: float) -> DataFrame | None:
+    """GCFL and it without some parts at one ζ; None if not all have been run there."""
+    runs = crossed()
+    runs = runs[(runs["zeta"] == zeta) & runs["row"].isin(["GCFL", *rows])]
+    if not {*rows} <= {*runs["row"]}:
+        return None
+    return runs
 
 
 def nearer() -> DataFrame | None:
@@ -222,19 +238,20 @@ def attendance() -> DataFrame:
     return pd.concat([ours, recorded("attendance")], ignore_index=True)
 
 
-def twenty() -> DataFrame | None:
+def twenty(as_in_table3: bool = True) -> DataFrame | None:
     """Table 3 with twenty participants a round; None if not run yet.
 
-    GCFL with our ζ is called GCFL, and the scales as in Table 3.
+    GCFL with our ζ is called GCFL. ``as_in_table3`` calls the scales medium and large;
+    else they keep their numbers of clients.
     """
     runs = whole_seeds("twenty_a_round")
     if runs is None:
         return None
+    runs = runs.assign(row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}))
+    if not as_in_table3:
+        return runs
     scale = dict(zip(TWENTY, ("medium", "large"), strict=True))
-    return runs.assign(
-        row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}),
-        scale=runs["scale"].map(scale),
-    )
+    return runs.assign(scale=runs["scale"].map(scale))
 
 
 def timed() -> DataFrame:
@@ -380,13 +397,9 @@ def number_table(heads: list[str], rows: list[list[str]], caption: str) -> table
     return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
 
 
-def board(runs: DataFrame, caption: str, majority: bool = True) -> tables.Table:
-    """What each row reaches and what it costs, means over all runs, best first.
-
-    ``majority`` adds the majority class, for the deals in which it has been scored.
-    """
-    if majority:
-        runs = priors.beside(runs)
+def board(runs: DataFrame, caption: str) -> tables.Table:
+    """What each row reaches and what it costs, means over all runs, best first."""
+    runs = priors.beside(runs)
     means = runs.groupby("row").mean(numeric_only=True)
     means = means.sort_values("accuracy", ascending=False)
     shares = ("accuracy", "balanced_accuracy", "macro_f1", "late")
@@ -406,6 +419,17 @@ def board(runs: DataFrame, caption: str, majority: bool = True) -> tables.Table:
     if set(means.index) & set(NOT_QUITE):
         caption += f" {STAR}"
     return number_table(heads, rows, caption)
+
+
+def twenty_boards() -> list[tables.Table]:
+    """A `board` for 80 and for 200 clients; call it only if `twenty` has runs."""
+    runs = twenty(as_in_table3=False)
+    assert runs is not None
+    words = "of them 20 a round, 20 rounds of 25 steps (five epochs)."
+    return [
+        board(some, f"{clients}, {words}")
+        for clients, some in runs.groupby("scale", sort=False)
+    ]
 
 
 def who_is_who(frames: Mapping[str, DataFrame]) -> tables.Table:
@@ -445,10 +469,15 @@ def full_table(
     caption = f"{NAMES[dataset]}: {words}"
     if set(runs["row"]) & set(NOT_QUITE):
         caption += f" {STAR}"
-    ours, theirs = (
-        side[side["dataset"] == dataset].assign(row=lambda own: own["row"].map(shown))
-        for side in (runs, paper)
-    )
+    names = with_budgets(runs)
+    if any("×" in name for name in names.values()):
+        caption += " ×: client updates, in GCFL's."
+    sides = []
+    for side in (runs, paper):
+        own = side[side["dataset"] == dataset]
+        rows = [names.get(shown(row), shown(row)) for row in own["row"]]
+        sides.append(own.assign(row=rows))
+    ours, theirs = sides
     return tables.beside(ours, theirs, caption=caption, **shape)
 
 
@@ -467,17 +496,23 @@ def falls_table() -> tables.Table:
 
 def completions() -> tables.Table:
     """GCFL with other values of what the paper does not tell, under Non-IID."""
-    runs = completed()
+    runs = priors.beside(completed())
     rows = []
     for row, own in runs.groupby("row", sort=False):
         line = [str(row)]
         for dataset in NAMES:
-            mean = own.loc[own["dataset"] == dataset, "accuracy"].mean()
-            line.append(f"{100 * mean:.1f}")
-        line.append(f"{own['clusters'].mean():.1f}")
+            line.append(_both_accuracies(own[own["dataset"] == dataset]))
+        line.append(f"{own['clusters'].mean():.1f}".replace("nan", "–"))
         rows.append(line)
-    words = f"Accuracy in %, and clusters, under Non-IID; {AS_SMALL[5]}, three seeds."
+    words = "Accuracy / balanced accuracy in %, and clusters, under Non-IID; "
+    words += f"{AS_SMALL[5]}, three seeds."
     return number_table(["", *NAMES.values(), "clusters"], rows, words)
+
+
+def _both_accuracies(runs: DataFrame) -> str:
+    """Mean accuracy and balanced accuracy, in percent."""
+    values = ("accuracy", "balanced_accuracy")
+    return " / ".join(f"{100 * runs[value].mean():.1f}" for value in values)
 
 
 def completed() -> DataFrame:
@@ -492,16 +527,15 @@ def completed() -> DataFrame:
 def other_laws() -> tables.Table:
     """Accuracy under laws that the paper does not have, and GCFL's clusters."""
     runs = priors.beside(recorded("laws"))
-    means = runs.pivot_table(["accuracy", "clusters"], CELL, "row", sort=False)
-    shown = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
+    listed = [priors.ROW, "LocalOnly", "FedAvg", "IFCA", "GCFL"]
     rows = []
-    for place, line in means.iterrows():
-        dataset, setting = place
-        cells = [f"{100 * line['accuracy', row]:.1f}" for row in shown]
-        count = f"{line['clusters', 'GCFL']:.1f}"
-        rows.append([f"{NAMES[dataset]}, {setting}", *cells, count])
-    words = f"Accuracy in %, and how many clusters GCFL forms; {AS_SMALL[5]}, three "
-    return number_table(["", *shown, "GCFL's clusters"], rows, f"{words}seeds.")
+    for (dataset, setting), own in runs.groupby(CELL, sort=False):
+        cells = [_both_accuracies(own[own["row"] == row]) for row in listed]
+        count = own.loc[own["row"] == "GCFL", "clusters"].mean()
+        rows.append([f"{NAMES[dataset]}, {setting}", *cells, f"{count:.1f}"])
+    words = "Accuracy / balanced accuracy in %, and how many clusters GCFL forms; "
+    words += f"{AS_SMALL[5]}, three seeds."
+    return number_table(["", *listed, "GCFL's clusters"], rows, words)
 
 
 def nearer_clusters() -> tables.Table:
@@ -726,14 +760,33 @@ def twenty_leads() -> Figure:
 
 def _leads_by_scale(runs: DataFrame) -> Figure:
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
+    names = with_budgets(runs)
     panels: dict[str, Lines] = {}
     for value, words in {"accuracy": "last round", "late": "2nd half"}.items():
         for scale, own in runs.groupby("scale", sort=False):
             said = None
             if value == "accuracy":
                 said = unlike(printed("3")).query("scale == @scale")
-            panels[f"{scale} scale, {words}"] = _leads(own, order, value, said)
-    return forest(panels, "GCFL ahead by, in points")
+            lines = _leads(own, order, value, said)
+            panels[f"{scale} scale, {words}"] = {
+                names[row]: line for row, line in lines.items()
+            }
+    return forest(panels, "GCFL ahead by, in points (×: client updates, in GCFL's)")
+
+
+def with_budgets(runs: DataFrame) -> dict[str, str]:
+    """Rows as they are shown, with their client updates in GCFL's, if they have more.
+
+    Where scales differ in that, the largest counts.
+    """
+    updates = runs.pivot_table("client_updates", "row", "scale")
+    times = updates.div(updates.loc["GCFL"]).max(axis=1)
+    out = {}
+    for row, more in times.items():
+        out[shown(str(row))] = shown(str(row))
+        if more > 1.05:
+            out[shown(str(row))] += f" ×{more:.1f}"
+    return out
 
 
 def _leads(
@@ -751,30 +804,90 @@ def _leads(
     return out
 
 
-def parts_forest(steps: int = 25) -> Figure:
-    """What each part is worth: accuracy, balanced accuracy, number of clusters."""
-    runs = parts(steps)
+WORTH = {  # what a part is worth: the measure, and its name in pictures
+    "accuracy": "accuracy,\npoints",
+    "balanced_accuracy": "balanced,\npoints",
+    "clusters": "clusters",
+}
+
+
+def worth(row: str, value: str) -> dict[float, Interval]:
+    """GCFL minus GCFL without one part, by ζ."""
+    out = {}
+    for zeta in sorted(crossed()["zeta"].unique()):
+        runs = around([row], zeta)
+        if runs is not None:
+            shares = value != "clusters"
+            pair = tables.paired(runs, "row", "GCFL", row, value, PAIRS, percent=shares)
+            out[float(zeta)] = effect(pair)
+    return out
+
+
+def printed_worth(row: str, value: str) -> float | None:
+    """The same in the paper, mean over cells; it has no balanced accuracy."""
     paper = printed("5").assign(seed=0)
-    rows = [row for row in paper["row"].unique() if row in set(runs["row"]) - {"GCFL"}]
-    panels: dict[str, Lines] = {}
-    titles = {
-        "accuracy": "accuracy, points",
-        "balanced_accuracy": "balanced, points",
-        "clusters": "clusters",
-    }
-    for value, title in titles.items():
-        shares = value != "clusters"
-        lines = {}
-        for row in rows:
-            how: dict[str, Any] = {"by": PAIRS, "percent": shares}
-            ours = tables.paired(runs, "row", "GCFL", row, value, **how)
-            theirs = None
-            if value in paper:
-                pair = tables.paired(paper, "row", "GCFL", row, value, **how)
-                theirs = effect(pair).mean
-            lines[shown(row)] = (effect(ours), theirs)
-        panels[title] = lines
-    return forest(panels, "GCFL minus GCFL with this change", across=3)
+    if value not in paper:
+        return None
+    shares = value != "clusters"
+    pair = tables.paired(paper, "row", "GCFL", row, value, PAIRS, percent=shares)
+    return effect(pair).mean
+
+
+def parts_over_zeta(judged_at: float) -> Figure:
+    """What each part is worth over ζ; ``judged_at`` is marked, and the paper's worth.
+
+    Above zero GCFL has more than GCFL without that part.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 5.2))
+    axes = fig.subplots(len(WORTH), len(PARTS), sharex=True, sharey="row")
+    for line, (value, words) in zip(axes, WORTH.items(), strict=True):
+        for ax, row in zip(line, PARTS, strict=True):
+            found = worth(row, value)
+            means = [one.mean for one in found.values()]
+            reach = [one.high - one.mean for one in found.values()]
+            ax.errorbar([*found], means, reach, marker="o", ms=4, lw=1.2)
+            said = printed_worth(row, value)
+            if said is not None:
+                ax.axhline(said, color=plots.INK, linestyle=":", lw=1.5)
+            ax.axhline(0, color=plots.INK, lw=1)
+            ax.axvspan(judged_at / 1.5, judged_at * 1.5, alpha=0.15, lw=0)
+        line[0].set_ylabel(words)
+    for ax, row in zip(axes[0], PARTS, strict=True):
+        ax.set_title(PARTS[row].replace(" ", "\n", 1), fontsize=10)
+    for ax in axes[-1]:
+        ax.set(xscale="log", xlabel="ζ", xlim=(0.006, 1.7))
+        ax.set_xticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
+    return fig
+
+
+def worth_tables() -> list[tables.Table]:
+    """The numbers of `parts_over_zeta`, a table for each measure."""
+    runs = crossed()
+    zetas = sorted(runs["zeta"].unique())
+    heads = ["", "paper", *(f"ζ = {zeta:g}" for zeta in zetas)]
+    caption = f"GCFL minus GCFL with this change; {AS_SMALL[25]}, six seeds."
+    out = []
+    for value, words in WORTH.items():
+        rows = []
+        for row, name in PARTS.items():
+            found = worth(row, value)
+            said = printed_worth(row, value)
+            cells = ["–" if said is None else f"{said:+.1f}"]
+            cells += [_with_ends(found.get(zeta)) for zeta in zetas]
+            rows.append([name, *cells])
+        measure = words.replace("\n", " in ").replace(",", "").capitalize()
+        out.append(number_table(heads, rows, f"{measure}: {caption}"))
+    return out
+
+
+def _with_ends(interval: Interval | None) -> str:
+    if interval is None:
+        return "–"
+    mean, low, high = interval
+    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})"
 
 
 def completions_forest() -> Figure:
@@ -807,22 +920,19 @@ def convergence_curves() -> Figure:
     plots.style()
     fig = Canvas(figsize=(WIDTH, 8.6))
     axes = fig.subplots(3, 2)
-    rivals = [row for row in RIVALS if CATEGORY[row] != "post-training"]
-    others = [row for row in rivals if row not in IN_TRAINING]
     runs = timed()
     for column, dataset in enumerate(NAMES):
         for line, setting in enumerate(SETTINGS):
             ax = axes[line, column]
             own = runs[(runs["dataset"] == dataset) & (runs["setting"] == setting)]
-            for row in (*others, *IN_TRAINING, "Oracle clusters", "GCFL"):
+            for row in (*OTHER_CURVES, *IN_TRAINING, "Oracle clusters", "GCFL"):
                 courses = own.loc[own["row"] == row, "course"]
                 mean = np.mean([course["accuracy"] for course in courses], axis=0)
                 ax.plot(range(1, len(mean) + 1), mean, **_line_look(row))
             ax.set(title=f"{NAMES[dataset]}, {setting}", xlabel="round")
             ax.set_ylabel("accuracy")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))  # one line for all that are grey
-    fig.legend(named.values(), named.keys(), loc="outside upper center", ncols=4)
+    fig.legend(handles, labels, loc="outside upper center", ncols=4)
     return fig
 
 
@@ -834,7 +944,8 @@ def _line_look(row: str) -> dict[str, Any]:
         return {"color": colour, "linewidth": 1.6, "label": shown(row)}
     if row == "Oracle clusters":
         return {"color": "black", "linewidth": 1.2, "linestyle": ":", "label": row}
-    return {"color": "#b8b8b8", "linewidth": 1.0, "label": "other rivals"}
+    grey: dict[str, Any] = {"color": "#8c8c8c", "linewidth": 1.1}
+    return grey | {"linestyle": OTHER_CURVES[row], "label": shown(row)}
 
 
 def shield_over_zeta() -> Figure:
@@ -842,6 +953,7 @@ def shield_over_zeta() -> Figure:
     from matplotlib.figure import Figure as Canvas
 
     runs = crossed()
+    runs = runs[runs["row"].isin(SHIELD_AND_NORM)]
     plots.style()
     fig = Canvas(figsize=(WIDTH, 2.9))
     axes = fig.subplots(1, 4, sharey=True)

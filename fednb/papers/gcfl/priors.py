@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 ROW = "Majority class"
-DEALT = ("table2_cifar10", "table2_mnist", "table3_medium", "table3_large", "laws",
-         "local_parts")  # fmt: skip
+DEALT = {  # tables that deal the data anew, by their profile
+    "table2_cifar10": "laptop",
+    "table2_mnist": "laptop",
+    "table3_medium": "laptop",
+    "table3_large": "laptop",
+    "laws": "laptop",
+    "local_parts": "laptop",
+    "twenty_a_round": "laptop",
+    "epochs": "workstation",
+}
+PLACE = ["dataset", "profile", "scale", "setting", "seed"]  # what makes a deal
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
 
 
@@ -64,6 +73,7 @@ def deal(task: Task) -> dict[str, Any]:
     test = partition.class_counts(parts.test, y, dataset.classes)
     line: dict[str, Any] = {
         "dataset": task.dataset,
+        "profile": task.profile,
         "scale": task.tags["scale"],
         "setting": task.tags["setting"],
         "seed": task.seed,
@@ -77,14 +87,17 @@ def deals(tasks: Iterable[Task]) -> list[Task]:
     """One task for each deal."""
     found: dict[tuple, Task] = {}
     for task in tasks:
-        place = (task.dataset, task.tags["scale"], task.tags["setting"], task.seed)
+        tags = task.tags
+        place = (task.dataset, task.profile, tags["scale"], tags["setting"], task.seed)
         found.setdefault(place, task)
     return list(found.values())
 
 
 def write(path: str | Path) -> None:
     """Deal all tables again, and write what their label shares alone give."""
-    tasks = deals(task for name in DEALT for task in TABLES[name]("laptop"))
+    tasks = deals(
+        task for name, profile in DEALT.items() for task in TABLES[name](profile)
+    )
     data = {task.dataset: task.load().sha256 for task in tasks}
     record = {
         "what": "always answering a client's majority class, and how unlike clients "
@@ -111,13 +124,13 @@ def beside(runs: DataFrame) -> DataFrame:
     """The runs, with a row for the majority class in each of their deals."""
     import pandas as pd
 
-    by = ["dataset", "scale", "setting", "seed"]
-    places = runs[by].drop_duplicates()
-    found = places.merge(read(), on=by).assign(row=ROW, client_updates=0, bytes=0)
+    places = runs[PLACE].drop_duplicates()
+    found = places.merge(read(), on=PLACE).assign(row=ROW, client_updates=0, bytes=0)
+    found["late"] = found["accuracy"]  # the same in every round
     if len(found) < len(places):
         raise ValueError(
             f"majority.json lacks {len(places) - len(found)} of {len(places)} deals: "
             "make it with python -m fednb.papers.gcfl"
         )
-    facts = runs[["dataset", "profile", "data_note"]].drop_duplicates("dataset")
+    facts = runs[["dataset", "data_note"]].drop_duplicates("dataset")
     return pd.concat([runs, found.merge(facts, on="dataset")], ignore_index=True)
