@@ -640,6 +640,22 @@ def test_the_archive_is_not_called_the_paper():
     assert [line for line in lines if len(line) == 1] == ["b", "a", "c", "d", "e"]
 
 
+def test_a_claim_in_rounds_holds_or_stays_open():
+    """Rounds of ours are shorter than the paper's: they cannot show that more go by."""
+    late = claims.Claim("early", "7", claims.Interval(-1.0, -2.0, 0.1), printed=0.75)
+    soon = claims.Claim("early", "7", claims.Interval(1.0, 0.5, 1.5), printed=0.75)
+    assert (late.verdict, soon.verdict) == ("fails", "holds")
+    found = [ocfl.claims.counted_in_rounds(claim).verdict for claim in (late, soon)]
+    assert found == ["open", "holds"]
+
+
+def test_thirty_clients_are_shown_on_two_data_sets():
+    found = ocfl.figures.thirty_clients()
+    runs = ocfl.figures.all_arms().query("clients == 30 and row == 'OCFL-HDB'")
+    assert found.loc["OCFL-HDB", "PF1, FMNIST"] == pytest.approx(runs["pf1"].mean())
+    assert found.notna().all(axis=None) and {"FedAvg", "SCL"} <= set(found.index)
+
+
 def test_both_sides_of_an_effect_have_the_same_scenarios():
     arms = scenario(row=["SCL", "OCFL-HDB"], ari=[0.1, 0.6])
     mine = ocfl.claims.Runs(
