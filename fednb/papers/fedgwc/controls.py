@@ -20,7 +20,7 @@ from ... import experiment, metrics
 from ...methods import FedGWC
 from ...methods.fedgwc import Seen
 from ...methods.fedgwc import State as Clustered
-from ...views import follow, pack, unpack
+from ...views import ArmsState, follow, pack, tensor_bytes, unpack
 from ..common import DIGITS
 
 # --- controls that fork from FedGWC at its first split --------------------------------
@@ -370,6 +370,31 @@ def measure_members(fed, state, at: Sequence[int] = ()) -> dict[str, Any]:
     if fed.t + 1 in at:
         out["members"] = members(getattr(state, "clusters", state.labels))
     return out
+
+
+def measure_arms(fed, state: ArmsState, at: Sequence[int] = ()) -> dict[str, Any]:
+    """`measure_members` of each arm, as ``"arm|score"``, and what it costs alone.
+
+    Arms with the same models and clusters are measured once.
+    """
+    known: dict[bytes, dict[str, Any]] = {}
+    out = {}
+    for name, arm, memory in zip(state.names, state.arms, state.memory, strict=True):
+        same = tensor_bytes(arm.theta) + tensor_bytes(experiment.clusters_of(arm))
+        if same not in known:
+            known[same] = measure_members(fed, arm, at)
+        alone = {
+            "client_updates": int(memory["meter.updates"]),
+            "bytes": int(memory["meter.down"] + memory["meter.up"]),
+        }
+        for score, value in (known[same] | alone).items():
+            out[arm_key(name, score)] = value
+    return out
+
+
+def arm_key(arm: str, score: str) -> str:
+    """The name under which `measure_arms` writes a score of an arm."""
+    return f"{arm}|{score}"
 
 
 def measure_looks(fed, state: Looked, final: int = 0) -> dict[str, Any]:
