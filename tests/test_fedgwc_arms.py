@@ -10,7 +10,7 @@ from fednb import models, partition
 from fednb.experiment import run
 from fednb.methods import FedAvg
 from fednb.papers import fedgwc
-from fednb.papers.fedgwc.controls import Replayed, arm_key
+from fednb.papers.fedgwc.controls import Replayed, Within, arm_key
 from fednb.papers.fedgwc.tasks import KEPT
 from fednb.training import Local
 
@@ -37,7 +37,7 @@ def rows(setup):
     own = replace(found["FedGWC"], sampled=0.2)
     found |= {"no clusters": FedAvg(0.2), "FedGWC": own}
     for row in ("FedGWC as released", "FedGWC as printed"):
-        found[row] = replace(found[row], sampled=6)
+        found[row] = Within(replace(found[row].method, sampled=6), 45 * 6)
     return found | {REPLAYED: Replayed(own)}
 
 
@@ -78,6 +78,8 @@ def test_every_arms_record_is_that_of_its_method_alone(setup, rows, together):
     found = {row: curves[arm_key(row, "clusters")] for row in rows}
     assert max(found["no clusters"]) == 1
     assert max(found["FedGWC"]) > 1 and max(found["FedGWC as printed"]) > 1
+    spent = [final[arm_key(row, "client_updates")] for row in [*rows][2:4]]
+    assert spent[0] <= 45 * 6 and 45 * 6 - 30 < spent[1] <= 45 * 6
     assert found["FedGWC"] == found[REPLAYED]  # the same splits,
     members = [curves[arm_key(row, "members")] for row in ("FedGWC", REPLAYED)]
     assert members[0] != members[1]  # other members

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ... import experiment, metrics
+from ...door import num_sampled
 from ...methods import FedGWC
 from ...methods.fedgwc import Seen
 from ...methods.fedgwc import State as Clustered
@@ -58,6 +59,32 @@ class Unsplit(FedGWC):
     def due(self, calm: Tensor, sampled: int, K: int) -> bool:
         """Never."""
         return False
+
+
+@dataclass(frozen=True)
+class Within:
+    """FedGWC that stops before it would exceed a number of client updates.
+
+    For rules that sample a fixed number of clients of every cluster: the more clusters
+    they have, the more a round costs, up to all clients. Once it has stopped, its state
+    stays as it is. Until then it is the FedGWC, bit for bit.
+    """
+
+    method: FedGWC
+    updates: int
+
+    def init(self, fed) -> Clustered:
+        """Start as FedGWC does."""
+        return self.method.init(fed)
+
+    def step(self, state: Clustered, fed, t: int) -> Clustered:
+        """Run a round if there are client updates left for all of it."""
+        spent = int(fed.snapshot()["meter.updates"])
+        _, sizes = state.clusters.unique(return_counts=True)
+        sampled = [num_sampled(self.method.sampled, size) for size in sizes.tolist()]
+        if spent + sum(sampled) > self.updates:
+            return state
+        return self.method.step(state, fed, t)
 
 
 class Replay(NamedTuple):
