@@ -875,6 +875,17 @@ KEPT = (  # curves of the runs at the paper's scale
 IN_STEP = "in step"  # the row of a task with several methods
 
 
+def evaluated_every(rounds: int) -> int:
+    """Rounds from one evaluation to the next, if there are thirty of them."""
+    return max(1, rounds // 30)
+
+
+def members_kept_at(rounds: int) -> tuple[int, ...]:
+    """The rounds of six of these evaluations, at which memberships are kept."""
+    every = evaluated_every(rounds)
+    return tuple(every * i for i in (1, 5, 10, 15, 20, 25))
+
+
 class OwnScale(NamedTuple):
     """A federation at the paper's scale, as it is run here."""
 
@@ -897,8 +908,6 @@ class OwnScale(NamedTuple):
         """One run, measured 30 times; memberships are kept at six of them."""
         everybody = isinstance(method, FeSEM)  # a tenth of the rounds, equal updates
         rounds = self.rounds // 10 if everybody else self.rounds
-        every = max(1, rounds // 30)
-        kept = tuple(every * i for i in (1, 5, 10, 15, 20, 25))
         return Task(
             method=method,
             dataset=self.dataset,
@@ -908,10 +917,10 @@ class OwnScale(NamedTuple):
             rounds=rounds,
             seed=seed,
             profile=profile,
-            every=every,
+            every=evaluated_every(rounds),
             curves=KEPT,
             official=self.official,
-            measure=partial(measure_members, at=kept),
+            measure=partial(measure_members, at=members_kept_at(rounds)),
             train_rows=self.train_rows,
             tags={"row": row},
         )
@@ -923,7 +932,7 @@ class OwnScale(NamedTuple):
         return replace(
             usual,
             curves=tuple(arm_key(row, score) for row in rows for score in KEPT),
-            measure=partial(measure_arms, **usual.measure.keywords),
+            measure=partial(measure_arms, at=members_kept_at(usual.rounds)),
         )
 
     def one_until_split(self) -> dict[str, Any]:
