@@ -1005,6 +1005,7 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
     runs = pd.DataFrame(lines)
     words = fedgwc.figures.first_splits(runs[runs["rule"] == names[0]])
     assert words == "0 of 3 split"
+    assert fedgwc.figures.first_splits(runs[:1]) == "no split"
 
 
 @pytest.fixture

@@ -782,7 +782,9 @@ def apart(rounds: Sequence[int], least: int = 20) -> list[int]:
 def first_splits(runs: DataFrame) -> str:
     """How many runs of a rule split, and the mean Rand index of their first splits."""
     made = runs[runs["split"] > 0]
-    if len(runs) == 1 and len(made):
+    if len(runs) == 1 and len(made) == 0:
+        return "no split"
+    if len(runs) == 1:
         first = next(look for look in runs["looks"].iloc[0] if look[1] > 1)
         words = f"{first[1]} clusters"
     else:
