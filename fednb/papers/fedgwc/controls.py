@@ -3,7 +3,7 @@
 `Shuffled` and `Replayed` are two controls with random members. `Shuffled` clusters on:
 after the first split its own losses decide when and how it splits again. `Replayed`
 repeats each split of a FedGWC that runs beside it, so that rounds and sizes of all
-splits are the same.
+splits are the same. `Within` ends a FedGWC at a number of client updates.
 """
 
 from __future__ import annotations
