@@ -2,7 +2,8 @@
 
 :class:`Subfederation` is a cluster as a federation of its own, so that any method can
 run inside it; FedGWC does that. :class:`Arms` runs several methods in step through one
-federation and trains what they have in common only once; OCFL's chapter does that.
+federation and trains what they have in common only once; the chapters on OCFL and
+FedGWC do that.
 
 A view is a :class:`~fednb.door.Fed`, with all its verbs. It refuses the verbs of a
 judge: ask the federation behind it.
@@ -252,12 +253,17 @@ class Arms:
     says what was really trained and sent: work that arms have in common counts once.
     What an arm would have cost alone is in its part of ``ArmsState.memory``.
     :func:`fednb.experiment.run_together` gives each arm its own history and meter.
+
+    A state keeps what clients received and sent back in the last round, for measures
+    that look at updates. With many clients and arms this is most of a checkpoint:
+    ``keep_updates=False`` leaves it out.
     """
 
     # 2: the federation's meter counts what was really done, not the last arm's work
     revision: ClassVar[int] = 2
 
     arms: tuple[tuple[str, Any], ...]
+    keep_updates: bool = True
 
     def __post_init__(self) -> None:
         if len(self.arms) == 0:
@@ -303,8 +309,9 @@ class Arms:
             shared.forget_last_call()
             arms.append(method.step(old, shared, t))
             memory.append(fed.snapshot())
-            sent.append(shared.sent)
-            back.append(shared.back)
+            if self.keep_updates:
+                sent.append(shared.sent)
+                back.append(shared.back)
             _add_work(total, before, memory[-1])
         _remove_work(total, shared.spared)
         fed.restore(total)
@@ -355,6 +362,17 @@ class SharedTraining(View):
         self.sent = torch.zeros(0, self.layout.D)
         self.back = Update(torch.zeros(0, self.layout.D), torch.zeros(0, 0), nobody)
 
+    def snapshot(self) -> Snapshot:
+        """The federation's counters, for an arm that runs a second method beside it."""
+        return self.fed.snapshot()
+
+    def restore(self, arrays: Snapshot) -> None:
+        """Take back what snapshot() gave; work that is no longer counted was done."""
+        now = self.fed.snapshot()
+        for name in COUNTERS:
+            _add(self.spared, name, arrays[name] - now[name])
+        self.fed.restore(arrays)
+
     def train(
         self,
         theta: Tensor,
@@ -396,8 +414,8 @@ class SharedTraining(View):
     def _train_or_look_up(self, rows: Tensor, who: Tensor, travels: bool) -> Update:
         before = self.fed.snapshot()
         keys = [
-            (k, int(before["visits"][k]), tensor_bytes(row))
-            for k, row in zip(who.tolist(), rows, strict=True)
+            (k, int(before["visits"][k]), model)
+            for k, model in zip(who.tolist(), _bytes_of_rows(rows), strict=True)
         ]
         is_new = [key not in self.known for key in keys]
         new = [i for i, yes in enumerate(is_new) if yes]
@@ -460,6 +478,13 @@ def _add(counters: Snapshot, name: str, more: Any) -> None:
 def tensor_bytes(x: Tensor) -> bytes:
     """A tensor's numbers as bytes: equal if and only if they are the same bits."""
     return x.cpu().contiguous().numpy().tobytes()
+
+
+def _bytes_of_rows(rows: Tensor) -> list[bytes]:
+    """`tensor_bytes` of each row (n, D); one model that is sent to all, only once."""
+    if rows.stride(0) == 0:
+        return [tensor_bytes(rows[0])] * len(rows)
+    return [tensor_bytes(row) for row in rows]
 
 
 def _same(a: Tensor, b: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from fednb.papers.fedgwc.controls import (
     Replayed,
     Watch,
     WatchAll,
+    Within,
     measure_looks,
     members,
     split_sizes,
@@ -366,9 +367,21 @@ def test_k_min_has_the_settings_of_the_campaign():
     assert methods["Random members, same splits"] == Replayed(longer.method)
 
 
+def rows_of(tasks):
+    """The methods of tasks by seed and row, arms that run in step included."""
+    found = {}
+    for task in tasks:
+        arms = {task.tags["row"]: task.method}
+        if isinstance(task.method, Arms):
+            arms = dict(task.method.arms)
+        for row, method in arms.items():
+            found[task.seed, row] = method
+    return found
+
+
 def test_emnist_is_the_papers():
     tasks = fedgwc.tasks.emnist("paper")
-    assert Counter(task.seed for task in tasks) == {0: 8, 1: 5, 2: 5}
+    assert Counter(task.seed for task in tasks) == {0: 4, 1: 2, 2: 2}
     y = np.arange(100_000) % 47
     part = tasks[0].partition(y, seed=0)
     assert [len(own) for own in part.train] == [250] * 400
@@ -380,11 +393,18 @@ def test_emnist_is_the_papers():
         assert local.weight_decay == 4e-4 and task.train_rows == 100_000
         assert task.rounds == (300 if "FeSEM" in task.tags["row"] else 3_000)
         assert task.partition.keywords["alpha"] == 0.01
-    methods = {task.tags["row"]: task.method for task in tasks}
-    own = methods["FedGWC"]
-    assert (own.sampled, own.eps, own.beta) == (0.1, 1e-5, 0.5)
-    assert methods["FedGWC as released"].sampled == 40
-    assert methods["Random members, same splits"] == Replayed(own)
+    methods = rows_of(tasks)
+    assert Counter(seed for seed, _ in methods) == {0: 8, 1: 5, 2: 5}
+    for seed in range(3):
+        own = methods[seed, "FedGWC"]
+        assert (own.sampled, own.eps, own.beta) == (0.1, 1e-5, 0.5)
+        rule = {"sampled": 40, "eps": 1e-5, "beta": 0.5}
+        released = methods[seed, "FedGWC as released"]
+        assert released == Within(FedGWC.as_released(**rule), 120_000)
+        printed = methods[seed, "FedGWC as printed"]
+        assert printed == Within(FedGWC.as_printed(**rule, priority=False), 120_000)
+        assert methods[seed, "no clusters"] == FedAvg(0.1)
+    assert methods[0, "Random members, same splits"] == Replayed(methods[0, "FedGWC"])
 
 
 def test_cifar100_long_has_the_settings_of_the_campaign():
@@ -392,7 +412,9 @@ def test_cifar100_long_has_the_settings_of_the_campaign():
     y = np.arange(20_000) % 100
     part = tasks[0].partition(y, seed=0)
     assert [len(own) for own in part.train] == [200] * 100
-    assert {task.rounds for task in tasks} == {10_000} and len(tasks) == 4
+    assert {task.rounds for task in tasks} == {10_000} and len(tasks) == 2
+    rows = ["no clusters", "FedGWC", "FedGWC as released", "LocalOnly"]
+    assert [row for _, row in rows_of(tasks)] == rows
     assert {(t.local.steps, t.local.lr, t.local.augment) for t in tasks} == {
         (7, 0.01, True)
     }

@@ -4,6 +4,7 @@ how its records are read.
 
 import copy
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -744,7 +745,7 @@ def test_the_better_rival_is_the_higher_was_and_the_lower_wadb():
 def test_headlines_are_claims_of_the_paper():
     judged = fedgwc.claims.claims()
     chosen = fedgwc.claims.headlines(judged)
-    names = [claim.statement.split(" (rule as")[0] for claim in chosen]
+    names = [re.split(r": | \(rule as", claim.statement)[0] for claim in chosen]
     assert list(dict.fromkeys(names)) == [*fedgwc.claims.HEADLINES]
     assert not any(claim.ours for claim in chosen)
 
@@ -841,7 +842,8 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     members, jump = fedgwc.claims.members_long()
     assert members.interval.mean == pytest.approx(10) and members.ours
     assert jump.interval.mean == pytest.approx(0) and jump.ours
-    assert fedgwc.claims.table1_quality().interval.mean > 0
+    was, wadb = fedgwc.claims.table1_quality()
+    assert was.interval.mean > 0 and wadb.statement.endswith("(WADB, lower is better)")
     assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
     table = figures.untested_table()
     line = table.loc[("FedGWC without our test", "seed 0")]
@@ -909,6 +911,14 @@ def test_what_the_page_says_of_the_rule_without_our_test():
     assert table["homogeneous clients (Figure 6)"] == "1 of 6 runs"
 
 
+def test_the_two_scores_disagree_on_table_1():
+    runs = fedgwc.figures.judged_long()
+    runs = runs.assign(setting=runs["seed"])
+    for score, sign in (("was", 1), ("wadb", -1)):
+        gaps = fedgwc.claims._over_better_rival(runs, score)
+        assert len(gaps) == 3 and all(sign * gap > 0 for gap in gaps)
+
+
 # --- larger runs, when they come ------------------------------------------------------
 
 
@@ -934,10 +944,49 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     axes = fedgwc.figures.draw_looks(runs).axes
     assert len(axes) == 5
     assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
-    claims = fedgwc.claims.domains()
-    assert [claim.verdict for claim in claims] == ["holds", "holds"]
-    levels = fedgwc.claims.by_level_long()
-    assert [claim.verdict for claim in levels] == ["open", "open"]  # a single run
+    claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+    names = [claim.statement for claim in claims[:4]]
+    assert names == [
+        f"Separates visual domains: {setting} (rule as {rule})"
+        for setting in ("noise, σ = 3", "blur, 6 pixels")
+        for rule in ("released", "corrected")
+    ]
+    assert {claim.verdict for claim in claims} == {"open"}  # a single seed
+    assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
+    assert fedgwc.figures.seeds_of_looks(runs) == "One of the three seeds is run so far"
+    for seed, verdict in {4: "open", 5: "holds"}.items():
+        further = [task for task in tasks if task.seed == seed]
+        records |= {task.key: {"metrics": {"final": final}} for task in further}
+        assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
+        assert {claim.verdict for claim in fedgwc.claims.domains()} == {verdict}
+    judged = fedgwc.claims.headlines(fedgwc.claims.domains())
+    assert len(judged) == 2 and all("released" in claim.statement for claim in judged)
+
+
+def test_looks_are_drawn_apart():
+    assert fedgwc.figures.apart([5]) == [5]
+    assert fedgwc.figures.apart([5, 6, 24, 25, 44, 45]) == [5, 25, 45]
+
+
+def test_rules_and_rivals_stand_in_one_table(monkeypatch):
+    names = list(fedgwc.tasks.lookers(5))
+    rand = dict(zip(names, [0.1, 0.9, 0.1, 0.1, 0.8, 0.1, 0.5], strict=True))
+    lines = [
+        {"setting": setting, "rule": name, "seed": seed, "groups": groups}
+        | {"rand": rand[name], "rand_of_one": 0.49}
+        for setting, groups in (("blur, 6 pixels", 2), ("equal clients", 1))
+        for name in names
+        for seed in (3, 4)
+    ]
+    rivals = pd.DataFrame({"row": ["IFCA", "IFCA"], "rand": [0.6, 0.8]})
+    rivals = rivals.assign(setting="blur, 6 pixels")
+    assert fedgwc.figures.looked_table() is None
+    monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
+    monkeypatch.setattr(fedgwc.figures, "looked_rivals", lambda: rivals)
+    table = fedgwc.figures.looked_table()
+    assert [*table.columns] == ["blur, 6 pixels"]
+    assert [*table["blur, 6 pixels"]] == ["0.49", "0.90", "0.80", "0.50", "0.70"]
+    assert table.index[-1] == "IFCA, at the end"
 
 
 def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
@@ -947,37 +996,71 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
     lines = [
         common | {"rule": name, "seed": seed, "looks": [[900, 1, 0.49]] * looks}
         for name, looks in zip(names, [3, 3, 3, 2, 2, 2, 2], strict=True)
-        for seed in (3, 4)
+        for seed in (3, 4, 5)
     ]
     monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
-    released, corrected = fedgwc.claims.domains()
+    noise = "noise, σ = 3"
+    released, corrected = fedgwc.claims.at_first_split("It finds", "here", noise, 0.5)
     assert released.verdict == "fails" and corrected.verdict == "not testable"
     runs = pd.DataFrame(lines)
     words = fedgwc.figures.first_splits(runs[runs["rule"] == names[0]])
-    assert words == "0 of 2 split"
+    assert words == "0 of 3 split"
+    assert fedgwc.figures.first_splits(runs[:1]) == "no split"
 
 
-def test_larger_runs_stand_beside_the_papers_table(tmp_path, monkeypatch):
+@pytest.fixture
+def large_emnist(tmp_path, monkeypatch):
+    """Records of the first seed of ``emnist`` in which FedGWC as released splits."""
     known = store.read(fedgwc.figures.common.results("fedgwc") / "longer.json")[0]
     monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
     assert fedgwc.figures.larger_runs() is None
-    tasks = fedgwc.tasks.TABLES["emnist"]("paper")
-    curves = {"balanced_accuracy": [0.1, 0.6, 0.7, 0.8], "clusters": [1, 1, 1, 4]}
-    curves |= {"client_updates": [1, 2, 3, 1000]}
-    final = {name: values[-1] for name, values in curves.items()}
-    final |= {"was": None, "wadb": 2.0}
+    usual = {"balanced_accuracy": [0.1, 0.6, 0.7, 0.8], "clusters": [1, 1, 1, 1]}
+    usual |= {"client_updates": [250, 500, 750, 1000], "wadb": [None, None, None, 2.0]}
+    split = {"balanced_accuracy": [0.1, 0.6, 0.9, 0.9], "clusters": [1, 1, 4, 4]}
+    split = usual | split | {"client_updates": [250, 500, 1000, 1500]}
+    records = {}
+    for task in fedgwc.tasks.TABLES["emnist"]("paper"):
+        curves = dict(usual)
+        if task.tags["row"] == "in step":
+            curves = {}
+            for row, _ in task.method.arms:
+                own = split if row == "FedGWC as released" else usual
+                curves |= {f"{row}|{score}": own[score] for score in own}
+        final = {name: values[-1] for name, values in curves.items()}
+        if task.tags["row"] != "in step":
+            final |= {"was": None}
+            del final["client_updates"]
+        else:
+            final |= {f"{row}|was": None for row, _ in task.method.arms}
+        curves["round"] = [100, 200, 300, 400]
+        if task.seed == 0:
+            metrics = {"final": final, "curves": curves}
+            records[task.key] = known | {"metrics": metrics, "client_updates": 1000}
     (tmp_path / "emnist.json").write_text("")
-    record = known | {"metrics": {"final": final, "curves": curves}}
-    records = {task.key: record for task in tasks if task.seed == 0}
     monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)
+
+
+def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     table = fedgwc.figures.larger_runs()
     (name,) = set(table.index.get_level_values(0))
     assert name.startswith("EMNIST, 400 clients") and len(table) == 8
     line = table.loc[(name, "IFCA (5)")]
     assert line["balanced, paper"] == "76.7" and line["balanced, ours"] == "70.0"
-    assert (line["WAS, ours"], line["WADB, ours"]) == ("–", "2.00")
-    assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,000")
+    assert (line["WAS, ours"], line["seeds"]) == ("–", "1")
+    assert (line["clusters, ours"], line["client updates"]) == ("1.0", "1,000")
     assert table.loc[(name, "LocalOnly"), "balanced, paper"] == "–"
+    line = table.loc[(name, "FedGWC as released")]
+    assert line["balanced, ours"] == "80.0"
+    assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
+
+
+def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
+    released, corrected = fedgwc.claims.femnist()
+    assert corrected.verdict == "not testable"  # it never split
+    assert released.verdict == "open"  # a single seed
+    assert released.replicates == "1 seed, 1 of them split"
+    ahead = (0.1 + 0.6 + 0.9) / 3 - (0.6 + 0.7 + 0.8) / 3  # up to 1,000 updates
+    assert released.interval.mean == pytest.approx(100 * ahead)
 
 
 # --- pictures of splits, and classes in clusters --------------------------------------

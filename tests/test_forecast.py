@@ -1,6 +1,7 @@
 """How long a sweep will take, told from records before anything is tried."""
 
 import dataclasses
+import time
 from functools import partial
 
 import pytest
@@ -128,6 +129,15 @@ def test_arms_are_tried_by_themselves(tmp_path, trials):
     found = forecast(some, tmp_path / "t.json")
     assert [type(task.method) for task in trials] == [FedAvg, Arms]
     assert found.seconds == 4 * 3 * 2
+
+
+def test_a_trial_does_not_count_what_other_programs_take():
+    def waits(fed, state):
+        time.sleep(3)
+        return {}
+
+    task = dataclasses.replace(tasks(seeds=(0,), methods=(FedAvg(),))[0], measure=waits)
+    assert 0 < module.seconds_of_a_round(task) < 2
 
 
 def test_random_clusters_of_other_seeds_count_as_one_kind(tmp_path, trials):

@@ -3,7 +3,7 @@
 `Shuffled` and `Replayed` are two controls with random members. `Shuffled` clusters on:
 after the first split its own losses decide when and how it splits again. `Replayed`
 repeats each split of a FedGWC that runs beside it, so that rounds and sizes of all
-splits are the same.
+splits are the same. `Within` ends a FedGWC at a number of client updates.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from ... import experiment, metrics
+from ...door import num_sampled
 from ...methods import FedGWC
 from ...methods.fedgwc import Seen
 from ...methods.fedgwc import State as Clustered
-from ...views import follow, pack, unpack
+from ...views import ArmsState, follow, pack, tensor_bytes, unpack
 from ..common import DIGITS
 
 # --- controls that fork from FedGWC at its first split --------------------------------
@@ -58,6 +59,32 @@ class Unsplit(FedGWC):
     def due(self, calm: Tensor, sampled: int, K: int) -> bool:
         """Never."""
         return False
+
+
+@dataclass(frozen=True)
+class Within:
+    """FedGWC that stops before it would exceed a number of client updates.
+
+    For rules that sample a fixed number of clients of every cluster: the more clusters
+    they have, the more a round costs, up to all clients. Once it has stopped, its state
+    stays as it is. Until then it is the FedGWC, bit for bit.
+    """
+
+    method: FedGWC
+    updates: int
+
+    def init(self, fed) -> Clustered:
+        """Start as FedGWC does."""
+        return self.method.init(fed)
+
+    def step(self, state: Clustered, fed, t: int) -> Clustered:
+        """Run a round if there are client updates left for all of it."""
+        spent = int(fed.snapshot()["meter.updates"])
+        _, sizes = state.clusters.unique(return_counts=True)
+        sampled = [num_sampled(self.method.sampled, size) for size in sizes.tolist()]
+        if spent + sum(sampled) > self.updates:
+            return state
+        return self.method.step(state, fed, t)
 
 
 class Replay(NamedTuple):
@@ -370,6 +397,31 @@ def measure_members(fed, state, at: Sequence[int] = ()) -> dict[str, Any]:
     if fed.t + 1 in at:
         out["members"] = members(getattr(state, "clusters", state.labels))
     return out
+
+
+def measure_arms(fed, state: ArmsState, at: Sequence[int] = ()) -> dict[str, Any]:
+    """`measure_members` of each arm, as ``"arm|score"``, and what it costs alone.
+
+    Arms with the same models and clusters are measured once.
+    """
+    known: dict[bytes, dict[str, Any]] = {}
+    out = {}
+    for name, arm, memory in zip(state.names, state.arms, state.memory, strict=True):
+        same = tensor_bytes(arm.theta) + tensor_bytes(experiment.clusters_of(arm))
+        if same not in known:
+            known[same] = measure_members(fed, arm, at)
+        alone = {
+            "client_updates": int(memory["meter.updates"]),
+            "bytes": int(memory["meter.down"] + memory["meter.up"]),
+        }
+        for score, value in (known[same] | alone).items():
+            out[arm_key(name, score)] = value
+    return out
+
+
+def arm_key(arm: str, score: str) -> str:
+    """The name under which `measure_arms` writes a score of an arm."""
+    return f"{arm}|{score}"
 
 
 def measure_looks(fed, state: Looked, final: int = 0) -> dict[str, Any]:

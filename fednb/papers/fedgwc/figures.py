@@ -16,9 +16,12 @@ from ... import metrics, tables
 from ...door import Fed, num_sampled
 from ...methods import FedGWC
 from ...methods.fedgwc import DRAWS, groupless
+from ...views import Arms
 from .. import common
 from . import theory
+from .controls import arm_key
 from .tasks import (
+    EPSILONS,
     SCALES,
     TABLES,
     lookers,
@@ -343,11 +346,55 @@ def own_scale(table: str) -> DataFrame | None:
     made = _whole_seeds(table)
     if not made:
         return None
-    runs = common.read("fedgwc", table, made, last=3)
-    at_the_end = common.read("fedgwc", table, made)
+    runs = row_by_row(table, made, last=3)
+    at_the_end = row_by_row(table, made)
     for count in COUNTS:
         runs[count] = at_the_end[count]
     return runs
+
+
+def row_by_row(table: str, tasks: Sequence[Task], **how: Any) -> DataFrame:
+    """`common.read`, with a line for each arm of a task whose methods run in step.
+
+    An arm has its own scores, and the client updates and bytes that it costs alone;
+    only the seconds are those of all arms together.
+    """
+    import pandas as pd
+
+    parts = []
+    for task in tasks:
+        run = common.read("fedgwc", table, [task], **how)
+        if not isinstance(task.method, Arms):
+            parts.append(run)
+            continue
+        whole = run[[name for name in run.columns if "|" not in name]]
+        for row, _ in task.method.arms:
+            own = scores_of_arm(run, row).iloc[0].to_dict()
+            parts.append(whole.assign(row=row, **own))
+    return pd.concat(parts, ignore_index=True)
+
+
+def scores_of_arm(frame: DataFrame, row: str) -> DataFrame:
+    """The columns that `controls.measure_arms` wrote for one arm, by score."""
+    start = arm_key(row, "")
+    own = frame[[name for name in frame.columns if name.startswith(start)]]
+    return own.rename(columns=lambda name: name[len(start) :])
+
+
+def own_courses(table: str) -> dict[str, list[DataFrame]]:
+    """The curves of a larger table by row, whole seeds only; a list has the seeds."""
+    path = common.results("fedgwc") / f"{table}.json"
+    out: dict[str, list[DataFrame]] = {}
+    for task in _whole_seeds(table):
+        name = str(task.tags["row"])
+        (course,) = tables.curves([task], path)[name]
+        if not isinstance(task.method, Arms):
+            out.setdefault(name, []).append(course)
+            continue
+        for row, _ in task.method.arms:
+            own = scores_of_arm(course, row).assign(round=course["round"])
+            out.setdefault(row, []).append(own)
+    return out
 
 
 def _whole_seeds(table: str) -> list[Task]:
@@ -600,12 +647,47 @@ def looks() -> DataFrame | None:
     return pd.DataFrame(lines).astype(scores)
 
 
+def seeds_of_looks(runs: DataFrame) -> str:
+    """How many of the seeds of ``looks`` these runs have, in words."""
+    return {
+        1: "One of the three seeds is run so far",
+        2: "Two of the three seeds are run so far",
+        3: "All three seeds are run",
+    }[runs["seed"].nunique()]
+
+
 def looked_rivals() -> DataFrame | None:
     """IFCA and FeSEM in the runs of table ``looks``, whole seeds only; None if none."""
     made = [task for task in _whole_seeds("looks") if task.tags["row"] != "Watch"]
     if not made:
         return None
     return common.read("fedgwc", "looks", made)
+
+
+def looked_table() -> DataFrame | None:
+    """The Rand index in the runs of ``looks``, where there are groups to find.
+
+    Of each rule at its first split, with the middle one of three ε, and of IFCA and
+    FeSEM at the end; means over seeds. A rule that never split has one big cluster.
+    None as long as no seed is whole.
+    """
+    import pandas as pd
+
+    runs = looks()
+    rivals = looked_rivals()
+    if runs is None or rivals is None:
+        return None
+    runs = runs[runs["groups"] > 1]
+    least, _, most = EPSILONS
+    others = tuple(f"ε = {eps:g}" for eps in (least, most))
+    runs = runs[~runs["rule"].str.endswith(others)]
+    one = runs.groupby("setting", sort=False)["rand_of_one"].first()
+    lines = {"one big cluster": one}
+    for rule, own in runs.groupby("rule", sort=False):
+        lines[f"{rule}, first split"] = own.groupby("setting")["rand"].mean()
+    for row, own in rivals.groupby("row", sort=False):
+        lines[f"{row}, at the end"] = own.groupby("setting")["rand"].mean()
+    return pd.DataFrame(lines).T[[*one.index]].map("{:.2f}".format)
 
 
 def joined(*frames: DataFrame) -> DataFrame:
@@ -642,8 +724,9 @@ def played_looks() -> DataFrame:
 def draw_looks(runs: DataFrame) -> Figure:
     """When each rule looks in vain (rings), when it splits (dots), and what it finds.
 
-    The legend names what there is to see. The words at the end of a line are about the
-    first split: see `first_splits`.
+    Looks of one kind within twenty rounds are drawn as one. The legend names what there
+    is to see. The words at the end of a line are about the first split: see
+    `first_splits`.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -668,7 +751,8 @@ def draw_looks(runs: DataFrame) -> Figure:
                 (split, dot, "a split"),
             ):
                 if at:
-                    ax.plot(at, [y] * len(at), "o", label=name, **look)
+                    drawn = apart(at)
+                    ax.plot(drawn, [y] * len(drawn), "o", label=name, **look)
         for rule, same in own.groupby("rule"):
             beside = ax.get_yaxis_transform()  # x in shares of the panel, y in lines
             place = (1.01, names.index(rule))
@@ -686,10 +770,21 @@ def draw_looks(runs: DataFrame) -> Figure:
     return fig
 
 
+def apart(rounds: Sequence[int], least: int = 20) -> list[int]:
+    """Some of the rounds, in order, each at least so far from the one before."""
+    kept = [rounds[0]]
+    for t in rounds:
+        if t - kept[-1] >= least:
+            kept.append(t)
+    return kept
+
+
 def first_splits(runs: DataFrame) -> str:
     """How many runs of a rule split, and the mean Rand index of their first splits."""
     made = runs[runs["split"] > 0]
-    if len(runs) == 1 and len(made):
+    if len(runs) == 1 and len(made) == 0:
+        return "no split"
+    if len(runs) == 1:
         first = next(look for look in runs["looks"].iloc[0] if look[1] > 1)
         words = f"{first[1]} clusters"
     else:
