@@ -191,7 +191,7 @@ def judged_on(mine: Runs) -> list[Claim]:
         *general_knowledge(mine),
         *temperature(mine),
         *explanations(mine),
-        says_the_right_class(mine),
+        *says_the_right_class(mine),
         *untestable(),
     ]
 
@@ -420,7 +420,7 @@ def clusterers(mine: Runs) -> list[Claim]:
         ),
         Claim(
             OVER_KMEANS,
-            "1, 4.6.1",
+            "4.6.1",
             _lead(mine.hits, HDB, "OCFL-KM", "ari"),
             archived_lead(mine, mine.hits, HDB, "OCFL-KM", "ari"),
             unit="ARI",
@@ -530,12 +530,13 @@ def counted_in_rounds(claim: Claim) -> Claim:
     """A claim about numbers of rounds: open, where by the rule alone it fails.
 
     The temperature follows training, not rounds, and a round of ours has a tenth of the
-    paper's steps. So our runs can show that few rounds are enough, but not that more
-    are needed at the paper's scale. We settled this after a look at the long runs.
+    paper's steps (on CIFAR-10, where its batches are larger, a fifth). So our runs can
+    show that few rounds are enough, but not that more are needed at the paper's scale.
+    We settled this after a look at the long runs.
     """
     if claim.verdict != "fails":
         return claim
-    return left_open(claim, "a round here has a tenth of the paper’s steps")
+    return left_open(claim, "a round here has a tenth to a fifth of the paper’s steps")
 
 
 def right_by_round_three(mine: Runs, own: DataFrame) -> Claim:
@@ -690,21 +691,31 @@ def unseen_classes() -> Series:
     return chosen.set_index(["data", "balance"])["insertion"]
 
 
-def says_the_right_class(mine: Runs) -> Claim:
-    """Section 5.2: KM, MS and HDB predict the right class more often than the rest."""
+def says_the_right_class(mine: Runs) -> list[Claim]:
+    """Section 5.2: KM, MS and HDB predict the right class more often than the rest.
+
+    Judged against two kinds of others, after a reader's objection: one mean of all four
+    hid that some are level.
+    """
     good = ["OCFL-KM", *DENSE]
-    rest = ["FedAvg", "SCL", "BCL", "OCFL-AFF"]
     value = "accuracy"
-    gain = _by_scenario(mine.arms, good, value) - _by_scenario(mine.arms, rest, value)
-    high, low = (archived_level(mine, mine.arms, rows, value) for rows in (good, rest))
-    return Claim(
-        "OCFL-KM, -MS and -HDB say the right class more often than other methods",
-        "5.2",
-        mean_of(gain),
-        None if high is None or low is None else high - low,
-        unit="accuracy, mean of these minus mean of the others",
-        **mine.words(mine.arms),
-    )
+    out = []
+    for rest in (["FedAvg", "SCL"], ["BCL", "OCFL-AFF"]):
+        ours = _by_scenario(mine.arms, good, value)
+        gain = ours - _by_scenario(mine.arms, rest, value)
+        high, low = (
+            archived_level(mine, mine.arms, rows, value) for rows in (good, rest)
+        )
+        claim = Claim(
+            f"KM, MS and HDB say the right class more often than {' and '.join(rest)}",
+            "5.2",
+            mean_of(gain),
+            None if high is None or low is None else high - low,
+            unit="accuracy, means of both sides",
+            **mine.words(mine.arms),
+        )
+        out.append(claim)
+    return out
 
 
 # --- what we cannot judge, and what we ask ---
@@ -760,7 +771,8 @@ def our_questions(mine: Runs) -> list[Claim]:
     return [
         *the_moment(mine),
         *questions,
-        found_by_round_three(mine),
+        counted_in_rounds(found_by_round_three(mine)),
+        *needs_no_threshold(mine),
         *areas(mine),
     ]
 
@@ -804,6 +816,28 @@ def the_moment(mine: Runs) -> list[Claim]:
         )
         for words, interval, line, unit, evidence in asked
     ]
+
+
+def needs_no_threshold(mine: Runs) -> list[Claim]:
+    """HDBSCAN at the trigger against FL+HC at a threshold that nobody chose.
+
+    The paper's contribution is a method without a setting to tune. The rival is the
+    mean over thresholds in the range that the paper searched, in the round in which our
+    FL+HC splits. Asked after a look. Only the long runs have looked at thresholds.
+    """
+    if mine.scale != LONG:
+        return []
+    blind = figures.untuned_briggs().groupby(SCENARIO)["ari"].mean()
+    ours = _by_scenario(mine.hits, [HDB])
+    claim = Claim(
+        "Needs no threshold: groups better than BCL at the mean of 0.05 to 0.4",
+        "ours",
+        mean_of(ours - blind),
+        unit="ARI",
+        ours=True,
+        **mine.words(mine.hits),
+    )
+    return [claim]
 
 
 def found_by_round_three(mine: Runs) -> Claim:

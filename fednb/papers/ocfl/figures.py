@@ -24,7 +24,7 @@ from .. import common
 from . import archive, arms, explain, theory
 from .archive import SIZES, scores
 from .arms import CLUSTERERS
-from .tasks import FIFTEEN, LOCAL_WORK, NAMES, TABLES, THIRTY, THRESHOLDS
+from .tasks import FIFTEEN, LOCAL_WORK, NAMES, SCALES, TABLES, THIRTY, THRESHOLDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -918,12 +918,27 @@ def long_scores_over_rounds() -> DataFrame:
     return tuned(courses, chosen_thresholds(ends))
 
 
+@cache
+def briggs_looks() -> DataFrame:
+    """What FL+HC finds in every round of the long runs, at each threshold."""
+    names = [arms.at_threshold(threshold) for threshold in THRESHOLDS]
+    return _stored(partial(every_round, clusterers=names), *LONG, profile="workstation")
+
+
+def untuned_briggs() -> DataFrame:
+    """The same in the round in which FL+HC splits, at the thresholds that the paper
+    tried: 0.05 to 0.4.
+    """
+    tried = [arms.at_threshold(t) for t in THRESHOLDS if t <= 0.4]
+    looked = briggs_looks()
+    splits = looked["round"] == SCALES["workstation"].wait + 1
+    return looked[splits & looked["row"].isin(tried)]
+
+
 def by_threshold() -> DataFrame:
     """Mean ARI of FL+HC in the long runs: thresholds, and some rounds of the split."""
     names = [arms.at_threshold(threshold) for threshold in THRESHOLDS]
-    looked = _stored(
-        partial(every_round, clusterers=names), *LONG, profile="workstation"
-    )
+    looked = briggs_looks()
     means = looked.groupby(["row", "round"])["ari"].mean().unstack().loc[names]
     rounds = {t: f"round {t}" for t in (1, 3, 6, 12)}
     return means[[*rounds]].rename(columns=rounds).rename_axis("threshold")
