@@ -642,8 +642,9 @@ def test_the_archive_is_not_called_the_paper():
 
 def test_a_claim_in_rounds_holds_or_stays_open():
     """Rounds of ours are shorter than the paper's: they cannot show that more go by."""
-    late = claims.Claim("early", "7", claims.Interval(-1.0, -2.0, 0.1), printed=0.75)
-    soon = claims.Claim("early", "7", claims.Interval(1.0, 0.5, 1.5), printed=0.75)
+    how = {"printed": 0.75, "replicates": "3 seeds", "scale": "small"}
+    late = claims.Claim("early", "7", claims.Interval(-1.0, -2.0, 0.1), **how)
+    soon = claims.Claim("early", "7", claims.Interval(1.0, 0.5, 1.5), **how)
     assert (late.verdict, soon.verdict) == ("fails", "holds")
     found = [ocfl.claims.counted_in_rounds(claim).verdict for claim in (late, soon)]
     assert found == ["open", "holds"]
