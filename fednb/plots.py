@@ -64,6 +64,22 @@ def webp(figure: Figure, quality: int, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
+def few_colours(figure: Figure, **options: Any) -> bytes:
+    """A figure as lossless WebP with 256 colours: small and sharp for lines and words.
+
+    ``options`` are savefig's.
+    """
+    from PIL import Image
+
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", **options)
+    picture = Image.open(drawn).convert("RGB")
+    reduced = picture.quantize(256, dither=Image.Dither.NONE).convert("RGB")
+    buffer = BytesIO()
+    reduced.save(buffer, "webp", lossless=True, method=6)
+    return buffer.getvalue()
+
+
 def style() -> None:
     """Set the book's look for all matplotlib figures of this session.
 

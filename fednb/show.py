@@ -78,7 +78,9 @@ def image(fig: Figure, alt: str, width: int | None = None) -> str:
     drawn = plots.svg(fig, "path", metadata={"Date": None}, **page)
     data = re.sub(rb"\n\s*", b"\n", drawn)
     if len(data) > CRISP:
-        packed = plots.webp(fig, 85, dpi=192, **page)
+        lossy = plots.webp(fig, 85, dpi=192, **page)
+        sharp = plots.few_colours(fig, dpi=192, **page)
+        packed = min(lossy, sharp, key=len)
         if len(packed) < len(data):
             kind = "webp"
             data = packed

@@ -88,6 +88,8 @@ def test_smoke_runs_keep_what_later_questions_need(paper, table):
         scores = (*scores, "macro_f1")
     assert set(scores) <= set(final)
     memberships = {"OCFL-HDB|labels", "labels", "members"} & set(curves)
+    if task.tags.get("row") == "LocalOnly":  # everybody alone
+        memberships -= {"members"}
     for name in memberships:
         assert any(value is not None for value in curves[name])
     assert memberships or "looks_0" in final

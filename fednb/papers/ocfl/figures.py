@@ -382,7 +382,7 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
 def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
     """PF1 (full lines) and GF1 (dashed) of some methods over the rounds, by data set.
 
-    ``courses`` is that of `scores_over_rounds`.
+    ``courses`` is that of `long_scores_over_rounds`.
     """
     from matplotlib.lines import Line2D
 
@@ -870,12 +870,6 @@ def kept_archive() -> dict[str, DataFrame]:
     return named
 
 
-@cache
-def scores_over_rounds() -> DataFrame:
-    """PF1, GF1 and ARI of every arm in every measured round, 15 clients."""
-    return _stored(_courses_of_arms, *FIFTEEN)
-
-
 def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
     import pandas as pd
 
@@ -912,7 +906,10 @@ def long_arms() -> DataFrame:
 
 @cache
 def long_scores_over_rounds() -> DataFrame:
-    """`scores_over_rounds` of these runs, FL+HC with the same thresholds."""
+    """PF1, GF1 and ARI of every arm in every measured round of these runs.
+
+    FL+HC has the thresholds of `long_arms`.
+    """
     courses = _stored(_courses_of_arms, *LONG, profile="workstation")
     ends = courses[courses["round"] == courses["round"].max()]
     return tuned(courses, chosen_thresholds(ends))
