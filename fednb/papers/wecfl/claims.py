@@ -211,16 +211,11 @@ def own_scale_in_words() -> str:
     for (dataset, setting), cell in frame[ten_or_one(frame)].groupby(CELL, sort=False):
         here = (theirs["dataset"] == dataset) & (theirs["setting"] == setting)
         printed = theirs[here & ten_or_one(theirs)].set_index("row")[ACCURACY]
-        rows = []
-        for row, level in cell.groupby("row", sort=False)[ACCURACY].mean().items():
-            words = f"{row} {100 * level:.1f}"
-            if row in printed:
-                words += f" (paper {100 * printed[row]:.1f})"
-            rows.append(words)
+        levels = cell.groupby("row", sort=False)[ACCURACY].mean()
         name = f"{figures.DATASETS[dataset]}, {setting}"
         points.append(
             f"- **At {OWN}**, {name}, {figures.number_of_seeds(cell)}, accuracy in % "
-            f"with ten models or one: {', '.join(rows)}.\n"
+            f"with ten models or one: {figures.levels_in_words(levels, printed)}.\n"
         )
     return "".join(points)
 

@@ -523,21 +523,26 @@ def ifca_at_both_scales() -> str:
         own = own_cell(dataset, setting)
         printed = cell(paper(), dataset, setting)
         means, theirs = (
-            100 * frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
+            frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
             for frame in (own, printed)
         )
-        levels = []
-        for row in rows:
-            words = f"{row} {means[row]:.1f}"
-            if row in theirs:
-                words += f" (paper {theirs[row]:.1f})"
-            levels.append(words)
         name = f"{DATASETS[dataset]}, {setting}, {number_of_seeds(own)}"
         parts.append(
             f"At the paper's scale and learning rate ({name}), accuracy in % with ten "
-            f"models or one: {', '.join(levels)}."
+            f"models or one: {levels_in_words(means[[*rows]], theirs)}."
         )
     return " ".join(parts)
+
+
+def levels_in_words(levels: Series, printed: Series) -> str:
+    """Accuracies by row in per cent, each with the paper's where it prints one."""
+    parts = []
+    for row, level in levels.items():
+        words = f"{row} {100 * level:.1f}"
+        if row in printed:
+            words += f" (paper {100 * printed[row]:.1f})"
+        parts.append(words)
+    return ", ".join(parts)
 
 
 def _own_cells() -> list[tuple[str, str]]:
