@@ -41,7 +41,7 @@ PROFILES = {
     "smoke": "seconds, on the embedded digits: does it run?",
     "laptop": "real data at a declared reduced scale",
     "workstation": "real data, nearer to the paper: hours on a few cores",
-    "paper": "the paper's own settings, fewer seeds at most: a GPU or a cluster",
+    "paper": "the paper's own settings, fewer seeds at most: --dry-run tells the hours",
 }
 
 

@@ -49,6 +49,7 @@ PARTS = {  # Table 5's rows in words
 }
 NOT_QUITE = ("AutoCFL", "MTCFL", "FedEM", "FedCCFA")  # the published method: a star
 STAR = "*: not quite the published method; the fold on all rows tells what it is."
+IN_TABLE3 = dict(zip(TWENTY, ("medium", "large"), strict=True))
 ZETA = 0.01  # ours, in all tables that do not vary it
 WIDTH = 7.2  # inches: as wide as the page
 AS_SMALL = {
@@ -238,20 +239,53 @@ def attendance() -> DataFrame:
     return pd.concat([ours, recorded("attendance")], ignore_index=True)
 
 
-def twenty(as_in_table3: bool = True) -> DataFrame | None:
-    """Table 3 with twenty participants a round; None if not run yet.
+def twenty(as_in_table3: bool = True) -> DataFrame:
+    """Table 3 with twenty participants a round, and five epochs.
 
     GCFL with our ζ is called GCFL. ``as_in_table3`` calls the scales medium and large;
     else they keep their numbers of clients.
     """
-    runs = whole_seeds("twenty_a_round")
-    if runs is None:
-        return None
+    runs = recorded("twenty_a_round")
     runs = runs.assign(row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}))
     if not as_in_table3:
         return runs
-    scale = dict(zip(TWENTY, ("medium", "large"), strict=True))
-    return runs.assign(scale=runs["scale"].map(scale))
+    return runs.assign(scale=runs["scale"].map(IN_TABLE3))
+
+
+def crowd() -> DataFrame:
+    """What is found among more and more clients: a line per cell, seed and size.
+
+    ``gcfl`` is the adjusted Rand index of Algorithm 1 with our ζ, ``wide`` with 0.3,
+    ``told`` that of k-means on the same places; ``clusters`` and ``largest`` are those
+    of Algorithm 1 with our ζ.
+    """
+    import pandas as pd
+
+    tasks = TABLES["crowd"]("laptop")
+    records = tables.by_key(common.results("gcfl") / "crowd.json")
+    frames = []
+    for task in tasks:
+        final = records[task.key]["metrics"]["final"]
+        looks = {
+            "clients": final["crowd_sizes"],
+            "gcfl": final[f"crowd_ari_{ZETA:g}"],
+            "wide": final["crowd_ari_0.3"],
+            "told": final["crowd_ari_told"],
+            "clusters": final[f"crowd_clusters_{ZETA:g}"],
+            "largest": final[f"crowd_largest_{ZETA:g}"],
+        }
+        cell = {"dataset": task.dataset, "setting": task.tags["setting"]}
+        frames.append(pd.DataFrame(looks).assign(**cell, seed=task.seed))
+    return pd.concat(frames, ignore_index=True)
+
+
+def largest_cluster(runs: DataFrame) -> float:
+    """Share of the clients in the largest cluster of the last round, mean over runs."""
+    shares = []
+    for course in runs["course"]:
+        sizes = np.bincount(course["labels"].iloc[-1])
+        shares.append(sizes.max() / sizes.sum())
+    return float(np.mean(shares))
 
 
 def timed() -> DataFrame:
@@ -421,10 +455,20 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
     return number_table(heads, rows, caption)
 
 
+def twenty_tables() -> list[tables.Table]:
+    """Table 3 beside our runs with twenty participants, and the majority class."""
+    runs = priors.beside(twenty(as_in_table3=False))
+    found = []
+    for clients, some in runs.groupby("scale", sort=False):
+        words = f"accuracy, as in Table 3; 20 of {clients} a round, five epochs."
+        some = some.assign(scale=IN_TABLE3[clients])
+        found += [full_table("3", some, dataset, words) for dataset in NAMES]
+    return found
+
+
 def twenty_boards() -> list[tables.Table]:
-    """A `board` for 80 and for 200 clients; call it only if `twenty` has runs."""
+    """A `board` for 80 and for 200 clients, twenty of them a round."""
     runs = twenty(as_in_table3=False)
-    assert runs is not None
     words = "of them 20 a round, 20 rounds of 25 steps (five epochs)."
     return [
         board(some, f"{clients}, {words}")
@@ -746,29 +790,32 @@ def _panels_by_setting(runs: DataFrame) -> dict[str, Lines]:
     return panels
 
 
-def table3_leads() -> Figure:
-    """GCFL's lead at the medium and the large scale, last round and second half."""
-    return _leads_by_scale(unlike(larger()))
-
-
 def twenty_leads() -> Figure:
-    """The same with twenty participants a round; call it only if `twenty` has runs."""
-    runs = twenty()
-    assert runs is not None
-    return _leads_by_scale(runs)
+    """GCFL's lead with 80 and with 200 clients, last round and second half."""
+    titles = {scale: clients for clients, scale in IN_TABLE3.items()}
+    return _leads_by_scale(twenty(), titles)
 
 
-def _leads_by_scale(runs: DataFrame) -> Figure:
+def table3_leads() -> Figure:
+    """The same with 8 of 32 and 6 of 60 clients a round, and one epoch."""
+    return _leads_by_scale(
+        unlike(larger()), {"medium": "8 of 32 clients", "large": "6 of 60 clients"}
+    )
+
+
+def _leads_by_scale(runs: DataFrame, titles: Mapping[str, str]) -> Figure:
+    """``titles`` has a name for each scale."""
     order = runs.groupby("row")["accuracy"].mean().sort_values(ascending=False).index
     names = with_budgets(runs)
     panels: dict[str, Lines] = {}
     for value, words in {"accuracy": "last round", "late": "2nd half"}.items():
-        for scale, own in runs.groupby("scale", sort=False):
+        for scale, title in titles.items():
+            own = runs[runs["scale"] == scale]
             said = None
             if value == "accuracy":
                 said = unlike(printed("3")).query("scale == @scale")
             lines = _leads(own, order, value, said)
-            panels[f"{scale} scale, {words}"] = {
+            panels[f"{title}, {words}"] = {
                 names[row]: line for row, line in lines.items()
             }
     return forest(panels, "GCFL ahead by, in points (×: client updates, in GCFL's)")
@@ -966,6 +1013,29 @@ def shield_over_zeta() -> Figure:
             ax.axhline(said[(*cell, row)], color=plots.COLOURS[i], linestyle=":")
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xscale="log", xlabel="ζ")
     axes[0].set_ylabel("clusters (dotted: paper)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=3)
+    return fig
+
+
+def crowd_curves() -> Figure:
+    """How well groups are found among more and more clients, cell by cell."""
+    from matplotlib.figure import Figure as Canvas
+
+    looks = {"gcfl": "GCFL, ζ = 0.01", "wide": "GCFL, ζ = 0.3", "told": "k-means, told"}
+    plots.style()
+    fig = Canvas(figsize=(WIDTH, 2.9))
+    axes = fig.subplots(1, 4, sharey=True)
+    cells = crowd().groupby(CELL, sort=False)
+    for ax, (cell, own) in zip(axes, cells, strict=True):
+        for i, (column, label) in enumerate(looks.items()):
+            seeds = own.groupby("clients")[column]
+            mean = seeds.mean()
+            ax.plot(mean.index, mean, "os^"[i] + "-", label=label)
+            ends = (seeds.min(), seeds.max())
+            ax.fill_between(mean.index, *ends, color=plots.COLOURS[i], alpha=0.15, lw=0)
+        ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xlabel="clients")
+    axes[0].set_ylabel("adjusted Rand index")
     handles, labels = axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=3)
     return fig
