@@ -928,7 +928,8 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     final = {"was": -0.5, "wadb": 2.0, "rand": 0.4, "clusters": 3}
     for r in range(len(names)):
         final |= {f"looks_{r}": [[400, 1, 0.3], [800, 2, 0.9]], f"split_{r}": 800}
-        final |= {f"rand_{r}": 0.9, f"was_{r}": 0.8, f"wadb_{r}": None}
+        final |= {f"rand_{r}": 0.9, f"ari_{r}": 0.7}
+        final |= {f"was_{r}": 0.8, f"wadb_{r}": None}
     half = [task for task in tasks if task.seed == 3] + [tasks[-1]]
     monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
     assert fedgwc.figures.looks() is None and fedgwc.figures.own_scale("emnist") is None
@@ -952,15 +953,80 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         for rule in ("released", "corrected")
     ]
     assert {claim.verdict for claim in claims} == {"open"}  # a single seed
+    assert {claim.interval.mean for claim in claims[4:]} == {0.7}  # adjusted: levels
+    assert claims[4].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
     assert fedgwc.figures.seeds_of_looks(runs) == "One of the three seeds is run so far"
     for seed, verdict in {4: "open", 5: "holds"}.items():
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
-        assert {claim.verdict for claim in fedgwc.claims.domains()} == {verdict}
-    judged = fedgwc.claims.headlines(fedgwc.claims.domains())
-    assert len(judged) == 2 and all("released" in claim.statement for claim in judged)
+        claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+        assert {claim.verdict for claim in claims} == {verdict}
+    judged = fedgwc.claims.headlines(claims)
+    assert len(judged) == 3 and all("released" in claim.statement for claim in judged)
+    words = fedgwc.claims.on_looks(claims)
+    assert "As released, noise, σ = 3: holds, blur, 6 pixels: holds, three" in words
+    assert words.endswith("three levels: holds.") and "ε = 6e-05" in words
+    assert fedgwc.claims.on_looks([]) == ""
+
+
+@pytest.fixture
+def looked(tmp_path, monkeypatch):
+    """A function that adds made-up records of seeds of ``looks`` to those of the book.
+
+    Every rule looks twice in vain, then splits without a mistake; IFCA and FeSEM find
+    nothing of use.
+    """
+    figures = fedgwc.figures
+    here = figures.common.results("fedgwc")
+    known = store.read(here / "longer.json")[0]
+    for file in here.glob("*.json"):
+        if file.name.split(".")[0] != "looks":
+            (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "looks.json").write_text("")
+    split = {"rand": 1.0, "ari": 1.0, "was": 0.9, "wadb": 0.5, "clusters": 3}
+    final = {"rand": 0.4, "was": -0.5, "wadb": 2.0, "clusters": 3}
+    for r in range(len(fedgwc.tasks.lookers(5))):
+        vain = [[400, 1, 0.3], [500, 1, 0.3]]
+        final |= {f"looks_{r}": [*vain, [800, 3, 1.0]], f"split_{r}": 800}
+        final |= {f"{score}_{r}": value for score, value in split.items()}
+    record = known | {"metrics": {"final": final, "curves": {}}}
+    made = {}
+    read = figures.tables.by_key
+    monkeypatch.setattr(
+        figures.tables,
+        "by_key",
+        lambda path: made if path.stem == "looks" else read(path),
+    )
+    monkeypatch.setattr(figures.common, "results", lambda paper: tmp_path)
+
+    def add(seed):
+        for task in fedgwc.tasks.TABLES["looks"]("workstation"):
+            if task.seed == seed:
+                made[task.key] = record | {"dataset": task.dataset, "seed": seed}
+
+    return add
+
+
+def test_levels_with_several_looks_are_held_against_equal_updates(looked):
+    statement = "Better clusters of levels than IFCA and FeSEM ({}) (rule as released)"
+    names = [
+        statement.format("WAS, higher is better"),
+        statement.format("WADB, lower is better"),
+    ]
+    for seed, verdict in {3: "open", 4: "open", 5: "holds"}.items():
+        looked(seed)
+        found = {c.statement: c for c in fedgwc.claims.level_quality()}
+        was, wadb = (found[name] for name in names)
+        assert was.interval.mean == pytest.approx(0.9 - -0.5)
+        assert wadb.interval.mean == pytest.approx(2.0 - 0.5)
+        assert was.verdict == wadb.verdict == verdict
+    assert was.printed == pytest.approx(0.6 - 0.1)  # Table 6, three levels
+    assert wadb.printed is None and "9,000 client updates" in was.scale
+    rand = fedgwc.figures.looked_table()
+    assert rand.loc["released, ε = 6e-05, first split", "levels"] == "1.00"
+    assert rand.loc["IFCA, at the end", "levels"] == "0.40"
 
 
 def test_looks_are_drawn_apart():
@@ -1049,8 +1115,11 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     assert (line["WAS, ours"], line["seeds"]) == ("–", "1")
     assert (line["clusters, ours"], line["client updates"]) == ("1.0", "1,000")
     assert table.loc[(name, "LocalOnly"), "balanced, paper"] == "–"
+    # the paper's number stands beside the authors' rule, not beside ours
+    assert table.loc[(name, "FedGWC with our test"), "balanced, paper"] == "–"
+    assert table.loc[(name, "FedAvg"), "balanced, paper"] == "76.6"
     line = table.loc[(name, "FedGWC as released")]
-    assert line["balanced, ours"] == "80.0"
+    assert (line["balanced, paper"], line["balanced, ours"]) == ("76.1", "80.0")
     assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
 
 
@@ -1059,6 +1128,7 @@ def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
     assert corrected.verdict == "not testable"  # it never split
     assert released.verdict == "open"  # a single seed
     assert released.replicates == "1 seed, 1 of them split"
+    assert released.printed == pytest.approx(0.1) and "fewer than" in released.reason
     ahead = (0.1 + 0.6 + 0.9) / 3 - (0.6 + 0.7 + 0.8) / 3  # up to 1,000 updates
     assert released.interval.mean == pytest.approx(100 * ahead)
 

@@ -571,6 +571,7 @@ def last_three(runs: DataFrame, table: str) -> DataFrame:
     return runs.assign(**{VALUE: means[VALUE]})
 
 
+IN_THE_PAPER = {"FedGWC as released": "FedGWC", "FedGWC": ""}  # whose number is whose
 LARGER = {  # table -> what it is, and the data set of the paper's Table 1
     "emnist": ("EMNIST, 400 clients, 40 a round, 3,000 rounds", "femnist"),
     "cifar100_long": ("CIFAR-100, 100 clients, 10 a round, 10,000 rounds", "cifar100"),
@@ -581,7 +582,8 @@ LARGER = {  # table -> what it is, and the data set of the paper's Table 1
 def larger_runs() -> DataFrame | None:
     """Table 1 in the larger runs, ours beside the paper's; None if there are none.
 
-    Ours are means over seeds. A dash is a number that does not exist.
+    Ours are means over seeds. A dash is a number that does not exist. The paper's
+    FedGWC stands beside the authors' rule, not beside ours.
     """
     import pandas as pd
 
@@ -598,7 +600,8 @@ def larger_runs() -> DataFrame | None:
         if runs is None:
             continue
         for row, own in runs.groupby("row", sort=False):
-            same = (dataset, str(row).split(" (")[0])  # "IFCA (5)" is IFCA there
+            theirs_is = str(row).split(" (")[0]  # "IFCA (5)" is IFCA there
+            same = (dataset, IN_THE_PAPER.get(theirs_is, theirs_is))
             line = {}
             for metric, (head, unit, digits) in shown.items():
                 theirs = np.nan
@@ -608,7 +611,7 @@ def larger_runs() -> DataFrame | None:
                 line[f"{head}, ours"] = digits.format(unit * own[metric].mean())
             line["client updates"] = f"{own['client_updates'].mean():,.0f}"
             line["seeds"] = str(own["seed"].nunique())
-            lines[name, row] = line
+            lines[name, NAMES.get(str(row), row)] = line
     if not lines:
         return None
     return pd.DataFrame(lines).T.replace("nan", "–")
@@ -618,8 +621,8 @@ def looks() -> DataFrame | None:
     """Every look of each rule in the runs of table ``looks``: a line per run and rule.
 
     ``looks`` are [round, clusters found, Rand index]; ``split`` is the round of the
-    first split, 0 without one, ``rand`` its Rand index and ``rand_of_one`` that of one
-    big cluster. None as long as no seed is whole.
+    first split, 0 without one, ``rand`` and ``ari`` its Rand index, plain and adjusted,
+    and ``rand_of_one`` that of one big cluster. None as long as no seed is whole.
     """
     import pandas as pd
 
@@ -640,11 +643,12 @@ def looks() -> DataFrame | None:
             line |= {"groups": len(sizes), "rand_of_one": alone}
             line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
             line |= {"rand": final.get(f"rand_{r}", alone)}
+            line |= {"ari": final.get(f"ari_{r}", 0.0)}  # 0: that of one big cluster
             for score in ("was", "wadb"):
                 line[score] = final.get(f"{score}_{r}", np.nan)
             lines.append(line)
-    scores = {"rand": float, "was": float, "wadb": float}  # None in a record is nan
-    return pd.DataFrame(lines).astype(scores)
+    scores = ("rand", "ari", "was", "wadb")
+    return pd.DataFrame(lines).astype(dict.fromkeys(scores, float))  # None is nan then
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
