@@ -956,7 +956,10 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     assert {claim.interval.mean for claim in claims[4:]} == {0.7}  # adjusted: levels
     assert claims[4].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
-    assert fedgwc.figures.seeds_of_looks(runs) == "One of the three seeds is run so far"
+    assert fedgwc.figures.seeds_of_looks(runs) == (
+        "One of the three seeds is run so far; in every run each rule looks 2 times or "
+        "more"
+    )
     for seed, verdict in {4: "open", 5: "holds"}.items():
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
@@ -1120,6 +1123,8 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     assert table.loc[(name, "FedAvg"), "balanced, paper"] == "76.6"
     line = table.loc[(name, "FedGWC as released")]
     assert (line["balanced, paper"], line["balanced, ours"]) == ("76.1", "80.0")
+    assert line["split by round"] == "300"  # of the evaluated ones
+    assert table.loc[(name, "FedGWC with our test"), "split by round"] == "–"
     assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
 
 

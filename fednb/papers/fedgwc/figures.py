@@ -514,9 +514,8 @@ def untested_table() -> DataFrame | None:
         facts = runs[runs["row"] == row].set_index("seed")
         for seed, (course, other) in enumerate(zip(own, plain, strict=True)):
             sizes = np.bincount(course["labels"].iloc[-1])
-            first = course.loc[course["clusters"] > 1, "round"]
             lines[NAMES[row], f"seed {seed}"] = {
-                "split by round": f"{first.iloc[0]}" if len(first) else "–",
+                "split by round": split_by(course),
                 "sizes at the end": str(sorted(sizes.tolist(), reverse=True)),
                 "WAS": f"{facts['was'][seed]:z.2f}",
                 "client updates": f"{course['client_updates'].iloc[-1]:,}",
@@ -599,6 +598,7 @@ def larger_runs() -> DataFrame | None:
         runs = own_scale(table)
         if runs is None:
             continue
+        curves = own_courses(table)
         for row, own in runs.groupby("row", sort=False):
             theirs_is = str(row).split(" (")[0]  # "IFCA (5)" is IFCA there
             same = (dataset, IN_THE_PAPER.get(theirs_is, theirs_is))
@@ -609,12 +609,21 @@ def larger_runs() -> DataFrame | None:
                     theirs = unit * paper.loc[same, metric]
                 line[f"{head}, paper"] = digits.format(theirs)
                 line[f"{head}, ours"] = digits.format(unit * own[metric].mean())
+            line["split by round"] = "–"
+            if str(row).startswith(("FedGWC", "Random members")):
+                line["split by round"] = ", ".join(map(split_by, curves[str(row)]))
             line["client updates"] = f"{own['client_updates'].mean():,.0f}"
             line["seeds"] = str(own["seed"].nunique())
             lines[name, NAMES.get(str(row), row)] = line
     if not lines:
         return None
     return pd.DataFrame(lines).T.replace("nan", "–")
+
+
+def split_by(course: DataFrame) -> str:
+    """The first evaluated round at which a run has several clusters; –: never."""
+    first = course.loc[course["clusters"] > 1, "round"]
+    return f"{first.iloc[0]:,}" if len(first) else "–"
 
 
 def looks() -> DataFrame | None:
@@ -652,12 +661,14 @@ def looks() -> DataFrame | None:
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
-    """How many of the seeds of ``looks`` these runs have, in words."""
-    return {
+    """How many of the seeds of ``looks`` these runs have, and looks, in words."""
+    seeds = {
         1: "One of the three seeds is run so far",
         2: "Two of the three seeds are run so far",
         3: "All three seeds are run",
     }[runs["seed"].nunique()]
+    least = runs["looks"].map(len).min()
+    return f"{seeds}; in every run each rule looks {least} times or more"
 
 
 def looked_rivals() -> DataFrame | None:
