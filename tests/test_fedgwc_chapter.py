@@ -883,6 +883,9 @@ def test_tables_5_and_9_on_emnist(fairer):
     assert len(table) == 14
     line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
+    assert line["lead at equal updates"] == line["lead at equal rounds"] == "+0.0"
+    plain = table.loc[("pFedMe", "without FedGWC", "–")]
+    assert plain["clusters at the end"] == "1.0"  # a client's own model is no cluster
     assert table.loc[("FedAvg", "FedGWC without our test", "2.0"), "paper"] == "75.6"
 
     def split(record, task):
