@@ -8,6 +8,7 @@ import re
 import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from fednb.methods import FedAvg, FedGWC
 from fednb.papers import fedgwc
 from fednb.partition import class_counts, match_test, mixed
 
+PAGE = Path(__file__).parents[1] / "book" / "papers" / "fedgwc.ipynb"
 Y = np.arange(20_000) % 20
 GROUPS = partial(mixed, groups=(4, 3, 5), alphas=(1000.0, 0.5, 0.0), size=100)
 
@@ -1035,6 +1037,32 @@ def test_levels_with_several_looks_are_held_against_equal_updates(looked):
     assert rand.loc["IFCA, at the end", "levels"] == "0.40"
 
 
+def shown_by(words, judged=()):
+    """What the one cell of the page that has these words displays."""
+    page = json.loads(PAGE.read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in page["cells"]]
+    (source,) = [source for source in sources if words in source]
+    shown = []
+    names = {"fedgwc": fedgwc, "figures": fedgwc.figures, "judged": judged}
+    names |= {"Markdown": str, "display": shown.append}
+    names |= {"show": lambda figure, alt: shown.append(figure)}
+    exec(source, names)
+    return shown
+
+
+def test_the_page_takes_looks_in_by_itself(looked):
+    assert shown_by("figures.looks()") == []  # no seed is whole
+    looked(3)
+    judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+    words, picture, _, table, verdicts = shown_by("figures.looks()", judged)
+    assert "One of the three seeds is run so far; in every run each rule looks" in words
+    assert len(picture.axes) == 5 and len(table) == 6
+    assert "As released, noise, σ = 3: open" in verdicts
+    looked(4)
+    looked(5)
+    assert "All three seeds are run" in shown_by("figures.looks()")[0]
+
+
 def test_looks_are_drawn_apart():
     assert fedgwc.figures.apart([5]) == [5]
     assert fedgwc.figures.apart([5, 6, 24, 25, 44, 45]) == [5, 25, 45]
@@ -1129,6 +1157,12 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     assert line["split by round"] == "300"  # of the evaluated ones
     assert table.loc[(name, "FedGWC with our test"), "split by round"] == "–"
     assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
+
+
+def test_the_page_takes_emnist_in_by_itself(large_emnist):
+    words, table = shown_by("figures.larger_runs()")
+    assert "split anew" in words and "beside the authors' released rule" in words
+    assert set(table["seeds"]) == {"1"}
 
 
 def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
