@@ -950,6 +950,8 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     axes = fedgwc.figures.draw_looks(runs).axes
     assert len(axes) == 5
     assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
+    equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
+    assert equal == {"2 clusters"}
     claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
     names = [claim.statement for claim in claims[:4]]
     assert names == [

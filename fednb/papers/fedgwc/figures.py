@@ -86,6 +86,13 @@ WATCHED_SPOKEN = {  # the watched runs in words
     "clean, noise, blur": "three domains",
 }
 LEVEL_SIZES = {"levels": (16, 12, 12), "equal clients": (40,)}  # of table ``looks``
+LOOKED_SPOKEN = {  # its settings, where a name alone would leave something out
+    "noise, σ = 1": "half clean, half with noise, σ = 1",
+    "noise, σ = 3": "half clean, half with noise, σ = 3",
+    "blur, 6 pixels": "half clean, half blurred by 6 pixels",
+    "levels": "three levels: 16 clients with all classes, 12 with few, 12 with one",
+    "equal clients": "equal clients: no split is right",
+}
 SPOKEN = {  # rules whose short name hides a second change
     "+ normalised rewards": "+ normalised rewards (MSE over updated entries)",
     "+ patience": "+ patience, and a fresh start after a look without a split",
@@ -666,6 +673,8 @@ def looks() -> DataFrame | None:
             line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
             line |= {"rand": final.get(f"rand_{r}", alone)}
             line |= {"ari": final.get(f"ari_{r}", 0.0)}  # 0: that of one big cluster
+            if len(sizes) == 1:
+                line |= {"rand": None, "ari": None}  # there is nothing to find
             for score in ("was", "wadb"):
                 line[score] = final.get(f"{score}_{r}", np.nan)
             lines.append(line)
@@ -788,7 +797,7 @@ def draw_looks(runs: DataFrame) -> Figure:
             ax.text(*place, words, va="center", fontsize=8, transform=beside)
         ax.set_yticks(range(len(names)), names, fontsize=8.5)
         ax.set(ylim=(len(names) - 0.5, -0.5))
-        ax.set_title(setting, loc="left")
+        ax.set_title(LOOKED_SPOKEN.get(setting, setting), loc="left")
     axes[-1].set(xlabel="round", xlim=(0, 1800))
     once: dict[str, Any] = {}
     for ax in axes:
