@@ -8,6 +8,7 @@ import re
 import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from fednb.methods import FedAvg, FedGWC
 from fednb.papers import fedgwc
 from fednb.partition import class_counts, match_test, mixed
 
+PAGE = Path(__file__).parents[1] / "book" / "papers" / "fedgwc.ipynb"
 Y = np.arange(20_000) % 20
 GROUPS = partial(mixed, groups=(4, 3, 5), alphas=(1000.0, 0.5, 0.0), size=100)
 
@@ -883,6 +885,9 @@ def test_tables_5_and_9_on_emnist(fairer):
     assert len(table) == 14
     line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
+    assert line["lead at equal updates"] == line["lead at equal rounds"] == "+0.0"
+    plain = table.loc[("pFedMe", "without FedGWC", "–")]
+    assert plain["clusters at the end"] == "1.0"  # a client's own model is no cluster
     assert table.loc[("FedAvg", "FedGWC without our test", "2.0"), "paper"] == "75.6"
 
     def split(record, task):
@@ -928,7 +933,8 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     final = {"was": -0.5, "wadb": 2.0, "rand": 0.4, "clusters": 3}
     for r in range(len(names)):
         final |= {f"looks_{r}": [[400, 1, 0.3], [800, 2, 0.9]], f"split_{r}": 800}
-        final |= {f"rand_{r}": 0.9, f"was_{r}": 0.8, f"wadb_{r}": None}
+        final |= {f"rand_{r}": 0.9, f"ari_{r}": 0.7}
+        final |= {f"was_{r}": 0.8, f"wadb_{r}": None}
     half = [task for task in tasks if task.seed == 3] + [tasks[-1]]
     monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
     assert fedgwc.figures.looks() is None and fedgwc.figures.own_scale("emnist") is None
@@ -944,6 +950,8 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     axes = fedgwc.figures.draw_looks(runs).axes
     assert len(axes) == 5
     assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
+    equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
+    assert equal == {"2 clusters"}
     claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
     names = [claim.statement for claim in claims[:4]]
     assert names == [
@@ -952,15 +960,109 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         for rule in ("released", "corrected")
     ]
     assert {claim.verdict for claim in claims} == {"open"}  # a single seed
+    assert {claim.interval.mean for claim in claims[4:]} == {0.7}  # adjusted: levels
+    assert claims[4].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
-    assert fedgwc.figures.seeds_of_looks(runs) == "One of the three seeds is run so far"
+    assert fedgwc.figures.seeds_of_looks(runs) == (
+        "One of the three seeds is run so far; in every run each rule looks 2 times or "
+        "more"
+    )
     for seed, verdict in {4: "open", 5: "holds"}.items():
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
-        assert {claim.verdict for claim in fedgwc.claims.domains()} == {verdict}
-    judged = fedgwc.claims.headlines(fedgwc.claims.domains())
-    assert len(judged) == 2 and all("released" in claim.statement for claim in judged)
+        claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+        assert {claim.verdict for claim in claims} == {verdict}
+    judged = fedgwc.claims.headlines(claims)
+    assert len(judged) == 3 and all("released" in claim.statement for claim in judged)
+    words = fedgwc.claims.on_looks(claims)
+    assert "As released, noise, σ = 3: holds, blur, 6 pixels: holds, three" in words
+    assert words.endswith("three levels: holds.") and "ε = 6e-05" in words
+    assert fedgwc.claims.on_looks([]) == ""
+
+
+@pytest.fixture
+def looked(tmp_path, monkeypatch):
+    """A function that adds made-up records of seeds of ``looks`` to those of the book.
+
+    Every rule looks twice in vain, then splits without a mistake; IFCA and FeSEM find
+    nothing of use.
+    """
+    figures = fedgwc.figures
+    here = figures.common.results("fedgwc")
+    known = store.read(here / "longer.json")[0]
+    for file in here.glob("*.json"):
+        if file.name.split(".")[0] != "looks":
+            (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "looks.json").write_text("")
+    split = {"rand": 1.0, "ari": 1.0, "was": 0.9, "wadb": 0.5, "clusters": 3}
+    final = {"rand": 0.4, "was": -0.5, "wadb": 2.0, "clusters": 3}
+    for r in range(len(fedgwc.tasks.lookers(5))):
+        vain = [[400, 1, 0.3], [500, 1, 0.3]]
+        final |= {f"looks_{r}": [*vain, [800, 3, 1.0]], f"split_{r}": 800}
+        final |= {f"{score}_{r}": value for score, value in split.items()}
+    record = known | {"metrics": {"final": final, "curves": {}}}
+    made = {}
+    read = figures.tables.by_key
+    monkeypatch.setattr(
+        figures.tables,
+        "by_key",
+        lambda path: made if path.stem == "looks" else read(path),
+    )
+    monkeypatch.setattr(figures.common, "results", lambda paper: tmp_path)
+
+    def add(seed):
+        for task in fedgwc.tasks.TABLES["looks"]("workstation"):
+            if task.seed == seed:
+                made[task.key] = record | {"dataset": task.dataset, "seed": seed}
+
+    return add
+
+
+def test_levels_with_several_looks_are_held_against_equal_updates(looked):
+    statement = "Better clusters of levels than IFCA and FeSEM ({}) (rule as released)"
+    names = [
+        statement.format("WAS, higher is better"),
+        statement.format("WADB, lower is better"),
+    ]
+    for seed, verdict in {3: "open", 4: "open", 5: "holds"}.items():
+        looked(seed)
+        found = {c.statement: c for c in fedgwc.claims.level_quality()}
+        was, wadb = (found[name] for name in names)
+        assert was.interval.mean == pytest.approx(0.9 - -0.5)
+        assert wadb.interval.mean == pytest.approx(2.0 - 0.5)
+        assert was.verdict == wadb.verdict == verdict
+    assert was.printed == pytest.approx(0.6 - 0.1)  # Table 6, three levels
+    assert wadb.printed is None and "9,000 client updates" in was.scale
+    rand = fedgwc.figures.looked_table()
+    assert rand.loc["released, ε = 6e-05, first split", "levels"] == "1.00"
+    assert rand.loc["IFCA, at the end", "levels"] == "0.40"
+
+
+def shown_by(words, judged=()):
+    """What the one cell of the page that has these words displays."""
+    page = json.loads(PAGE.read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in page["cells"]]
+    (source,) = [source for source in sources if words in source]
+    shown = []
+    names = {"fedgwc": fedgwc, "figures": fedgwc.figures, "judged": judged}
+    names |= {"Markdown": str, "display": shown.append}
+    names |= {"show": lambda figure, alt: shown.append(figure)}
+    exec(source, names)
+    return shown
+
+
+def test_the_page_takes_looks_in_by_itself(looked):
+    assert shown_by("figures.looks()") == []  # no seed is whole
+    looked(3)
+    judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+    words, picture, _, table, verdicts = shown_by("figures.looks()", judged)
+    assert "One of the three seeds is run so far; in every run each rule looks" in words
+    assert len(picture.axes) == 5 and len(table) == 6
+    assert "As released, noise, σ = 3: open" in verdicts
+    looked(4)
+    looked(5)
+    assert "All three seeds are run" in shown_by("figures.looks()")[0]
 
 
 def test_looks_are_drawn_apart():
@@ -1049,9 +1151,20 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     assert (line["WAS, ours"], line["seeds"]) == ("–", "1")
     assert (line["clusters, ours"], line["client updates"]) == ("1.0", "1,000")
     assert table.loc[(name, "LocalOnly"), "balanced, paper"] == "–"
+    # the paper's number stands beside the authors' rule, not beside ours
+    assert table.loc[(name, "FedGWC with our test"), "balanced, paper"] == "–"
+    assert table.loc[(name, "FedAvg"), "balanced, paper"] == "76.6"
     line = table.loc[(name, "FedGWC as released")]
-    assert line["balanced, ours"] == "80.0"
+    assert (line["balanced, paper"], line["balanced, ours"]) == ("76.1", "80.0")
+    assert line["split by round"] == "300"  # of the evaluated ones
+    assert table.loc[(name, "FedGWC with our test"), "split by round"] == "–"
     assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
+
+
+def test_the_page_takes_emnist_in_by_itself(large_emnist):
+    words, table = shown_by("figures.larger_runs()")
+    assert "split anew" in words and "beside the authors' released rule" in words
+    assert set(table["seeds"]) == {"1"}
 
 
 def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
@@ -1059,6 +1172,7 @@ def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
     assert corrected.verdict == "not testable"  # it never split
     assert released.verdict == "open"  # a single seed
     assert released.replicates == "1 seed, 1 of them split"
+    assert released.printed == pytest.approx(0.1) and "fewer than" in released.reason
     ahead = (0.1 + 0.6 + 0.9) / 3 - (0.6 + 0.7 + 0.8) / 3  # up to 1,000 updates
     assert released.interval.mean == pytest.approx(100 * ahead)
 

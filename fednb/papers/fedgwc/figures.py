@@ -86,6 +86,13 @@ WATCHED_SPOKEN = {  # the watched runs in words
     "clean, noise, blur": "three domains",
 }
 LEVEL_SIZES = {"levels": (16, 12, 12), "equal clients": (40,)}  # of table ``looks``
+LOOKED_SPOKEN = {  # its settings, where a name alone would leave something out
+    "noise, σ = 1": "half clean, half with noise, σ = 1",
+    "noise, σ = 3": "half clean, half with noise, σ = 3",
+    "blur, 6 pixels": "half clean, half blurred by 6 pixels",
+    "levels": "three levels: 16 clients with all classes, 12 with few, 12 with one",
+    "equal clients": "equal clients: no split is right",
+}
 SPOKEN = {  # rules whose short name hides a second change
     "+ normalised rewards": "+ normalised rewards (MSE over updated entries)",
     "+ patience": "+ patience, and a fresh start after a look without a split",
@@ -514,9 +521,8 @@ def untested_table() -> DataFrame | None:
         facts = runs[runs["row"] == row].set_index("seed")
         for seed, (course, other) in enumerate(zip(own, plain, strict=True)):
             sizes = np.bincount(course["labels"].iloc[-1])
-            first = course.loc[course["clusters"] > 1, "round"]
             lines[NAMES[row], f"seed {seed}"] = {
-                "split by round": f"{first.iloc[0]}" if len(first) else "–",
+                "split by round": split_by(course),
                 "sizes at the end": str(sorted(sizes.tolist(), reverse=True)),
                 "WAS": f"{facts['was'][seed]:z.2f}",
                 "client updates": f"{course['client_updates'].iloc[-1]:,}",
@@ -528,29 +534,42 @@ def untested_table() -> DataFrame | None:
 
 
 def emnist_table() -> DataFrame | None:
-    """The FEMNIST half of Tables 5 and 9, ours on EMNIST; None if it is not yet run."""
+    """The FEMNIST half of Tables 5 and 9, ours on EMNIST; None if it is not yet run.
+
+    Leads are over the same aggregator without FedGWC.
+    """
     import pandas as pd
 
     runs = all_runs("emnist_small")
     if runs is None:
         return None
-    runs = last_three(runs, "emnist_small")
+    runs = one_cluster(last_three(runs, "emnist_small"))
     paper = pd.concat([printed("9"), printed("5").assign(aggregator="FedAvg")])
     paper = paper[paper["dataset"] == "femnist"]
+    courses = emnist_courses()
     lines = {}
-    for (row, name, beta), own in runs.groupby(["row", "aggregator", "beta"]):
+    for (name, row, beta), own in runs.groupby(["aggregator", "row", "beta"]):
         same = paper[(paper["row"] == row) & (paper["aggregator"] == name)]
         if name == "FedAvg" and beta not in ("–", "0.5"):
             same = same[same["beta"] == beta]
         else:
             same = same[same["beta"].isna()]
-        lines[name, NAMES[NO_TEST] if row == "FedGWC" else "without FedGWC", beta] = {
+        line = {
             "paper": f"{100 * same[VALUE].mean():.1f}",
             "ours": f"{100 * own[VALUE].mean():.1f}",
             "client updates": f"{own['client_updates'].mean():,.0f}",
             "clusters at the end": f"{own['clusters'].mean():.1f}",
         }
-    table = pd.DataFrame(lines).T.replace("nan", "–")
+        shown = "without FedGWC"
+        if row == "FedGWC":
+            shown = NAMES[NO_TEST]
+            plain = courses["no clusters", name, "–"]
+            pairs = list(zip(courses[row, name, beta], plain, strict=True))
+            for by, words in {"round": "rounds", "client_updates": "updates"}.items():
+                ahead = 100 * np.mean([lead(*pair, by=by) for pair in pairs])
+                line[f"lead at equal {words}"] = f"{ahead:+z.1f}"
+        lines[name, shown, beta] = line
+    table = pd.DataFrame(lines).T.fillna("–").replace("nan", "–")
     return table.rename_axis(["aggregator", "", "β"])
 
 
@@ -571,6 +590,7 @@ def last_three(runs: DataFrame, table: str) -> DataFrame:
     return runs.assign(**{VALUE: means[VALUE]})
 
 
+IN_THE_PAPER = {"FedGWC as released": "FedGWC", "FedGWC": ""}  # whose number is whose
 LARGER = {  # table -> what it is, and the data set of the paper's Table 1
     "emnist": ("EMNIST, 400 clients, 40 a round, 3,000 rounds", "femnist"),
     "cifar100_long": ("CIFAR-100, 100 clients, 10 a round, 10,000 rounds", "cifar100"),
@@ -581,7 +601,8 @@ LARGER = {  # table -> what it is, and the data set of the paper's Table 1
 def larger_runs() -> DataFrame | None:
     """Table 1 in the larger runs, ours beside the paper's; None if there are none.
 
-    Ours are means over seeds. A dash is a number that does not exist.
+    Ours are means over seeds. A dash is a number that does not exist. The paper's
+    FedGWC stands beside the authors' rule, not beside ours.
     """
     import pandas as pd
 
@@ -597,8 +618,10 @@ def larger_runs() -> DataFrame | None:
         runs = own_scale(table)
         if runs is None:
             continue
+        curves = own_courses(table)
         for row, own in runs.groupby("row", sort=False):
-            same = (dataset, str(row).split(" (")[0])  # "IFCA (5)" is IFCA there
+            theirs_is = str(row).split(" (")[0]  # "IFCA (5)" is IFCA there
+            same = (dataset, IN_THE_PAPER.get(theirs_is, theirs_is))
             line = {}
             for metric, (head, unit, digits) in shown.items():
                 theirs = np.nan
@@ -606,20 +629,29 @@ def larger_runs() -> DataFrame | None:
                     theirs = unit * paper.loc[same, metric]
                 line[f"{head}, paper"] = digits.format(theirs)
                 line[f"{head}, ours"] = digits.format(unit * own[metric].mean())
+            line["split by round"] = "–"
+            if str(row).startswith(("FedGWC", "Random members")):
+                line["split by round"] = ", ".join(map(split_by, curves[str(row)]))
             line["client updates"] = f"{own['client_updates'].mean():,.0f}"
             line["seeds"] = str(own["seed"].nunique())
-            lines[name, row] = line
+            lines[name, NAMES.get(str(row), row)] = line
     if not lines:
         return None
     return pd.DataFrame(lines).T.replace("nan", "–")
+
+
+def split_by(course: DataFrame) -> str:
+    """The first evaluated round at which a run has several clusters; –: never."""
+    first = course.loc[course["clusters"] > 1, "round"]
+    return f"{first.iloc[0]:,}" if len(first) else "–"
 
 
 def looks() -> DataFrame | None:
     """Every look of each rule in the runs of table ``looks``: a line per run and rule.
 
     ``looks`` are [round, clusters found, Rand index]; ``split`` is the round of the
-    first split, 0 without one, ``rand`` its Rand index and ``rand_of_one`` that of one
-    big cluster. None as long as no seed is whole.
+    first split, 0 without one, ``rand`` and ``ari`` its Rand index, plain and adjusted,
+    and ``rand_of_one`` that of one big cluster. None as long as no seed is whole.
     """
     import pandas as pd
 
@@ -640,20 +672,25 @@ def looks() -> DataFrame | None:
             line |= {"groups": len(sizes), "rand_of_one": alone}
             line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
             line |= {"rand": final.get(f"rand_{r}", alone)}
+            line |= {"ari": final.get(f"ari_{r}", 0.0)}  # 0: that of one big cluster
+            if len(sizes) == 1:
+                line |= {"rand": None, "ari": None}  # there is nothing to find
             for score in ("was", "wadb"):
                 line[score] = final.get(f"{score}_{r}", np.nan)
             lines.append(line)
-    scores = {"rand": float, "was": float, "wadb": float}  # None in a record is nan
-    return pd.DataFrame(lines).astype(scores)
+    scores = ("rand", "ari", "was", "wadb")
+    return pd.DataFrame(lines).astype(dict.fromkeys(scores, float))  # None is nan then
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
-    """How many of the seeds of ``looks`` these runs have, in words."""
-    return {
+    """How many of the seeds of ``looks`` these runs have, and looks, in words."""
+    seeds = {
         1: "One of the three seeds is run so far",
         2: "Two of the three seeds are run so far",
         3: "All three seeds are run",
     }[runs["seed"].nunique()]
+    least = runs["looks"].map(len).min()
+    return f"{seeds}; in every run each rule looks {least} times or more"
 
 
 def looked_rivals() -> DataFrame | None:
@@ -760,7 +797,7 @@ def draw_looks(runs: DataFrame) -> Figure:
             ax.text(*place, words, va="center", fontsize=8, transform=beside)
         ax.set_yticks(range(len(names)), names, fontsize=8.5)
         ax.set(ylim=(len(names) - 0.5, -0.5))
-        ax.set_title(setting, loc="left")
+        ax.set_title(LOOKED_SPOKEN.get(setting, setting), loc="left")
     axes[-1].set(xlabel="round", xlim=(0, 1800))
     once: dict[str, Any] = {}
     for ax in axes:
