@@ -353,20 +353,23 @@ def test_sizes_of_parts():
 
 
 def test_k_min_has_the_settings_of_the_campaign():
+    """They are those of ``untested``, but for the least size."""
     tasks = fedgwc.tasks.least_sizes("workstation")
-    longer = next(
+    beside = next(
         task
-        for task in fedgwc.tasks.longer("laptop")
-        if task.tags["row"] == "FedGWC" and task.seed == 0
+        for task in fedgwc.tasks.untested("laptop")
+        if task.tags == {"setting": "α = 0.5", "row": "FedGWC, no test"}
+        and task.seed == 0
     )
-    assert {task.rounds for task in tasks} == {480} == {longer.rounds}
-    plain = next(task for task in tasks if task.tags["row"].endswith("k_min = 3"))
-    assert replace(plain, profile="laptop", curves=longer.curves).key == longer.key
-    methods = {task.tags["row"]: task.method for task in tasks}
-    for least in (6, 10, 15):
-        row = methods[f"FedGWC, k_min = {least}"]
-        assert row == replace(longer.method, k_min=least)
-    assert methods["Random members, same splits"] == Replayed(longer.method)
+    assert {task.rounds for task in tasks} == {480} == {beside.rounds}
+    assert Counter(task.seed for task in tasks) == {0: 3, 1: 3, 2: 3}
+    for task, least in zip(tasks, (6, 10, 15), strict=False):
+        assert task.tags == {"row": f"FedGWC, k_min = {least}"}
+        assert task.method == replace(beside.method, k_min=least)
+        same = replace(
+            task, method=beside.method, profile="laptop", curves=beside.curves
+        )
+        assert same.key == beside.key
 
 
 def rows_of(tasks):
@@ -404,7 +407,8 @@ def test_emnist_is_the_papers():
         released = methods[seed, "FedGWC as released"]
         assert released == Within(FedGWC.as_released(**rule), 120_000)
         printed = methods[seed, "FedGWC as printed"]
-        assert printed == Within(FedGWC.as_printed(**rule, priority=False), 120_000)
+        reading = {"priority": False, "whole_matrix": True}
+        assert printed == Within(FedGWC.as_printed(**rule, **reading), 120_000)
         assert methods[seed, "no clusters"] == FedAvg(0.1)
     assert methods[0, "Random members, same splits"] == Replayed(methods[0, "FedGWC"])
 
