@@ -670,7 +670,7 @@ def test_the_words_count_what_the_rule_alone_would_say():
     ]
     words = gcfl.claims.on_open(judged)
     assert words.startswith("**5 of 6 claims stay open.**")
-    assert "3 of them would fail, and 1 would hold" in words
+    assert "3 others would fail by the book's ordinary rule, and 1 would hold" in words
     assert "1 have one epoch" in words and "and 1 hang on constants" in words
     assert "1 ask for more than the true groups reach" in words
 
@@ -757,7 +757,7 @@ def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
     assert nearer.ours and nearer.interval.mean < -15
     assert nearer.scale == "20 clients of 600 samples, 40 rounds of 5 epochs"
     assert "with more data it is -17" in by_name["Clusters beat one model"].why
-    assert "one model for all by -17" in gcfl.claims.on_more_data(judged)
+    assert "one model for all by −17" in gcfl.claims.on_more_data(judged)
     assert len(gcfl.figures.nearer_leads().axes) == 4
     table = gcfl.figures.nearer_clusters().text
     assert "ζ = 0.3, without" in table and "paper, without" in table

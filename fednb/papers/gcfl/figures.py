@@ -824,15 +824,17 @@ def _leads_by_scale(runs: DataFrame, titles: Mapping[str, str]) -> Figure:
 def with_budgets(runs: DataFrame) -> dict[str, str]:
     """Rows as they are shown, with their client updates in GCFL's, if they have more.
 
-    Where scales differ in that, the largest counts.
+    Where scales differ in that, each has its number, in the order of the runs.
     """
-    updates = runs.pivot_table("client_updates", "row", "scale")
-    times = updates.div(updates.loc["GCFL"]).max(axis=1)
+    updates = runs.pivot_table("client_updates", "row", "scale", sort=False)
+    times = updates.div(updates.loc["GCFL"])
     out = {}
-    for row, more in times.items():
-        out[shown(str(row))] = shown(str(row))
-        if more > 1.05:
-            out[shown(str(row))] += f" ×{more:.1f}"
+    for row, more in times.iterrows():
+        name = shown(str(row))
+        out[name] = name
+        if more.max() > 1.05:
+            numbers = dict.fromkeys(f"×{x:.1f}" for x in more.dropna())
+            out[name] += f" {' / '.join(numbers)}"
     return out
 
 
@@ -1035,6 +1037,7 @@ def crowd_curves() -> Figure:
             ends = (seeds.min(), seeds.max())
             ax.fill_between(mean.index, *ends, color=plots.COLOURS[i], alpha=0.15, lw=0)
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xlabel="clients")
+        ax.set_xticks([20, 50, 120, 200])
     axes[0].set_ylabel("adjusted Rand index")
     handles, labels = axes[0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside upper center", ncols=3)
