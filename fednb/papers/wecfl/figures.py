@@ -111,8 +111,24 @@ def both() -> DataFrame:
     if made("averages"):
         names.append("averages")
     frame = with_halves(pd.concat(records(name) for name in names))
+    frame = with_majority(frame, "laptop")
     last = frame["row"].eq("Oracle clusters")
     return frame.sort_values("K", kind="stable", key=lambda K: K + last)
+
+
+def with_majority(frame: DataFrame, profile: str) -> DataFrame:
+    """The runs, with a line for the majority class in each of their deals; K is 0."""
+    import pandas as pd
+
+    place = ["dataset", "setting", "seed"]
+    facts = frame[[*place, "data_note"]].drop_duplicates(place)
+    found = facts.merge(deals.read_majority(profile), on=place)
+    if len(found) < len(facts):
+        raise ValueError(
+            f"majority.json lacks {len(facts) - len(found)} of {len(facts)} deals: "
+            "make it with python -m fednb.papers.wecfl"
+        )
+    return pd.concat([found, frame], ignore_index=True)
 
 
 @cache
@@ -137,7 +153,8 @@ def own_scale() -> DataFrame:
         ]
         tasks = [task for seed in whole for task in seed]
         if tasks:
-            found.append(tables.frame(tasks, path, last=3))
+            runs = tables.frame(tasks, path, last=3)
+            found.append(with_majority(runs, "paper"))
     return pd.concat(found, ignore_index=True)
 
 
@@ -291,7 +308,8 @@ def alone() -> tuple[tables.Table, str]:
     """LocalOnly beside other rows, and in how many columns it is ahead of all."""
     level = levels()
     runs = both()[both()["K"] != 5]
-    shown = ["FedAvg", "Random clusters", "WeCFL", "Oracle clusters", "LocalOnly"]
+    shown = [deals.MAJORITY, "FedAvg", "Random clusters", "WeCFL", "Oracle clusters"]
+    shown.append("LocalOnly")
     rows = []
     beaten = []
     for (dataset, setting), line in level.iterrows():
@@ -965,7 +983,8 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
 
 def _for_dots(frame: DataFrame) -> DataFrame:
     """A frame with a name for each line and each panel of a dot plot."""
-    single = frame["row"].isin(["FedAvg", "FedProx", "LocalOnly", "Oracle clusters"])
+    alone = [deals.MAJORITY, "FedAvg", "FedProx", "LocalOnly", "Oracle clusters"]
+    single = frame["row"].isin(alone)
     line = frame["row"].where(single, frame["row"] + ", K = " + frame["K"].astype(str))
     panel = frame["dataset"].map(DATASETS) + ", " + frame["setting"]
     return frame.assign(line=line, panel=panel)
