@@ -110,7 +110,8 @@ def dealt_counts(
         parts = partition.match_test(parts, y, y_test, seed=task.seed)
     both = np.concatenate([y, y_test])
     return tuple(
-        partition.class_counts(part, both, CLASSES) for part in (parts.train, parts.test)
+        partition.class_counts(part, both, CLASSES)
+        for part in (parts.train, parts.test)
     )
 
 
