@@ -1173,6 +1173,21 @@ def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
     return fig
 
 
+def colours_in_words(frame: DataFrame) -> str:
+    """What the colours of `snapshots` are, and how right the first clusters were."""
+    words = "Colours are the clusters in which clients trained; round 1, before which "
+    words += "there were none, is not shown."
+    if made("steps"):
+        words = "Colours are clusters: in round 1 those that were made of it, later "
+        words += "those in which clients trained."
+    ten = frame[frame["dataset"].eq("fashion_mnist") & frame["K"].eq(10)]
+    first = ", ".join(f"{course['ari'].iloc[0]:.2f}" for course in ten["course"])
+    return (
+        f"{words} The clusters made of round 1, the fair witness, have an adjusted "
+        f"Rand index of {first} (seeds {', '.join(map(str, ten['seed']))})."
+    )
+
+
 def one_run(frame: DataFrame, dataset: str, K: int, seed: int) -> Series:
     """The line of one run."""
     here = frame["dataset"].eq(dataset) & frame["K"].eq(K) & frame["seed"].eq(seed)
