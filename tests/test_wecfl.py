@@ -1153,7 +1153,9 @@ def test_b_over_all_steps_is_taken_in(made_up):
     for course in frame["course"]:
         assert course["B"].tolist() == [0.5] * 9 + [0.9]
         assert course["B_median"].tolist() == [0.3] * 9 + [0.1]
-    assert "largest of a round's" in wecfl.figures.b_in_words(frame)
+    said = wecfl.figures.b_in_words(frame)
+    assert "largest of a round's" in said and "3 of 3 runs on CIFAR-10" in said
+    assert "first step alone: in 9 of 9 runs" in said  # the geometry's own B
     assert "median cluster" in wecfl.figures.geometry_table(frame).text
     (close,) = [
         claim

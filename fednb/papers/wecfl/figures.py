@@ -176,14 +176,15 @@ def geometry() -> DataFrame:
     """The runs behind Figures 4, 5, 7 and 8, with their curves.
 
     B of a round is that of the worst cluster where the round begins. Once ``steps`` is
-    run, it is the largest of the round's Q steps, and ``B_median`` is that of the
-    median cluster.
+    run, it is the largest of the round's Q steps, ``B_median`` is that of the median
+    cluster, and ``B_first`` has what B is at the first step.
     """
     frame = read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
     if not made("steps"):
         return frame
     for course, path in zip(frame["course"], steps()["course"], strict=True):
         worst = [np.max(B, axis=0) for B in path["B_steps"]]  # (C,) for each round
+        course["B_first"] = course["B"]
         course["B"] = [B.max() for B in worst]
         course["B_median"] = [np.median(B) for B in worst]
     return frame
@@ -1251,15 +1252,31 @@ def b_in_words(frame: DataFrame) -> str:
     courses = frame["course"]
     least = min(course["B"].min() for course in courses)
     least = math.floor(10 * least) / 10  # not rounded up: no B is below it
-    grown = sum(course["B"].iloc[-1] > course["B"].iloc[0] for course in courses)
     words = f"*B* of the worst cluster ({which_steps()}{at_least()}) is {least} or "
-    words += "more after every round of every run, and ends higher than it began in "
-    words += f"{grown} of {len(courses)} runs."
+    words += "more after every round of every run. It ends higher than it began in "
+    words += f"{grown_in_words(frame)}."
     if made("steps"):
         ends = [course["B_median"].iloc[-1] for course in courses]
         words += f" In the median cluster it ends at {min(ends):.1f} to "
         words += f"{max(ends):.1f}."
     return words
+
+
+def grown_in_words(frame: DataFrame) -> str:
+    """In how many runs B ends higher than it began, by data set."""
+    parts = []
+    for dataset, runs in frame.groupby("dataset", sort=False)["course"]:
+        parts.append(f"{_grown(runs, 'B')} on {DATASETS[dataset]}")
+    words = " and ".join(parts)
+    if made("steps"):
+        words += f" (at a round's first step alone: in {_grown(frame['course'])})"
+    return words
+
+
+def _grown(courses: Series, name: str = "B_first") -> str:
+    """In how many courses a number ends higher than it began, such as "2 of 3 runs"."""
+    grown = sum(course[name].iloc[-1] > course[name].iloc[0] for course in courses)
+    return f"{grown} of {len(courses)} runs"
 
 
 def geometry_curves(frame: DataFrame) -> Figure:
