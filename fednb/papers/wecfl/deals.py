@@ -81,7 +81,7 @@ def read() -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray | None]]:
 # --- always answering the majority class ----------------------------------------------
 
 
-def majority(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
+def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """Scores of always answering a client's most frequent training class.
 
     ``train`` and ``test`` count a client's samples of each class, (K, classes).
