@@ -1058,7 +1058,8 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     """The page and the claims take in what there is, and nothing half done."""
     pretend_seeds(made_up, seeds)
     frame = wecfl.figures.own_scale()
-    assert len(frame) == 10 * seeds and frame["seed"].nunique() == seeds
+    assert len(frame) == 11 * seeds and frame["seed"].nunique() == seeds
+    assert frame["row"].eq("Majority class").sum() == seeds  # no run, but a deal
     found = wecfl.claims.at_the_papers_scale()
     on_top = wecfl.claims.headlines(found)
     assert len(on_top) == 4 and not any(claim.ours for claim in on_top)
@@ -1102,18 +1103,21 @@ def test_unweighted_averages_are_taken_in(made_up):
     frame = wecfl.figures.both()
     has_row = frame["row"].eq("FeSEM, unweighted averages").any()
     assert bool(wecfl.claims.of_unweighted_averages()) == has_row
-    write(made_up, "averages", lambda task: 0.5)
+    write(made_up, "averages", lambda task: 0.5, accuracy=0.5)
     wecfl.figures.both.cache_clear()
-    helps, beats = wecfl.claims.of_unweighted_averages()
+    helps, alike, beats = found = wecfl.claims.of_unweighted_averages()
     mine = wecfl.figures.both()
-    for claim, row in ((helps, "FeSEM"), (beats, "WeCFL")):
-        lines = mine[mine["row"].eq(row) & mine["K"].isin([5, 10])]
-        assert claim.interval.mean == pytest.approx(
-            100 * (lines["accuracy_weighted"].mean() - 0.5)
-        )
-        assert claim.ours
-    said = wecfl.claims.weights_in_averages({helps.statement: helps})
-    assert said.startswith("in FeSEM that adds +")
+    by_samples = {"accuracy_weighted": [(helps, "FeSEM"), (beats, "WeCFL")]}
+    for value, pairs in (by_samples | {"accuracy": [(alike, "FeSEM")]}).items():
+        for claim, row in pairs:
+            lines = mine[mine["row"].eq(row) & mine["K"].isin([5, 10])]
+            assert claim.interval.mean == pytest.approx(
+                100 * (lines[value].mean() - 0.5)
+            )
+            assert claim.ours
+    said = wecfl.claims.weights_in_averages({c.statement: c for c in found})
+    assert said.startswith("in FeSEM that adds +") and "Eq. 2" in said
+    assert "not run" in wecfl.claims.weights_in_averages({})
     assert "FeSEM with unweighted" not in wecfl.figures.not_run()
 
 
@@ -1121,11 +1125,13 @@ def test_parts_of_the_released_ifca_are_taken_in(made_up):
     slower = {"IFCA, three batches": 0.3, "IFCA, η = 0.001": 0.4}
     write(made_up, "choices", lambda task: slower.get(task.tags["row"], 0.2))
     found = wecfl.claims.of_the_slip()
-    assert len(found) == 4 and all(claim.ours for claim in found)
-    assert found[3].interval.mean == pytest.approx(20.0)  # 0.4 without the slip alone
+    assert len(found) == 6 and all(claim.ours for claim in found)
+    assert found[5].interval.mean == pytest.approx(20.0)  # 0.4 without the slip alone
+    rates = [claim.statement.rsplit(" ", 1)[1] for claim in found[2:]]
+    assert rates == ["0.01", "0.01", "0.001", "0.001"]
     assert "IFCA, three batches" in wecfl.figures.stability().text
     said = wecfl.claims.slip_in_words(found)
-    assert said.count("\n- ") == 4 and "(holds)" in said
+    assert said.count("\n- ") == 6 and "(holds)" in said
 
 
 def test_b_over_all_steps_is_taken_in(made_up):
@@ -1147,7 +1153,9 @@ def test_b_over_all_steps_is_taken_in(made_up):
     for course in frame["course"]:
         assert course["B"].tolist() == [0.5] * 9 + [0.9]
         assert course["B_median"].tolist() == [0.3] * 9 + [0.1]
-    assert "largest of a round's" in wecfl.figures.b_in_words(frame)
+    said = wecfl.figures.b_in_words(frame)
+    assert "largest of a round's" in said and "3 of 3 runs on CIFAR-10" in said
+    assert "first step alone: in 9 of 9 runs" in said  # the geometry's own B
     assert "median cluster" in wecfl.figures.geometry_table(frame).text
     (close,) = [
         claim
@@ -1155,6 +1163,9 @@ def test_b_over_all_steps_is_taken_in(made_up):
         if claim.statement == wecfl.claims.B_IS_SMALL
     ]
     assert close.interval.mean == pytest.approx(-0.9)
+    (pairs,) = wecfl.claims.above_0999()
+    assert pairs.interval.mean == pytest.approx(-999)  # the least is 0
+    assert "(3, 3, 3 members)" in pairs.replicates
     panels = wecfl.figures.snapshots(frame, "fashion_mnist", 3).axes
     assert [ax.get_title() for ax in panels] == [f"round {t}" for t in range(1, 6)]
     titles = [ax.get_title() for ax in wecfl.figures.figure_4().axes]
@@ -1401,6 +1412,59 @@ def test_classes_are_kept_for_every_picture():
     runs = wecfl.figures.geometry()
     seeds = set(runs[runs["dataset"] == wecfl.deals.DATASET]["seed"])
     assert {("α = (0.1, 10)", seed) for seed in seeds} <= set(found)
+
+
+def test_the_majority_class_by_hand():
+    train = np.array([[5, 1, 0], [0, 2, 3]])
+    test = np.array([[3, 1, 0], [0, 1, 1]])
+    found = wecfl.deals.majority(train, test)
+    assert found["accuracy_weighted"] == pytest.approx(4 / 6)
+    assert found["accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert found["balanced_accuracy"] == pytest.approx(1 / 2)
+    f1 = (2 * 3 / (4 + 3) / 2 + 2 * 1 / (2 + 1) / 2) / 2  # the other class has none
+    assert found["macro_f1"] == found["macro_f1_union"] == pytest.approx(f1)
+
+
+def test_every_deal_of_both_tables_has_its_majority_class():
+    for profile, seeds in (("laptop", 3), ("paper", 5)):
+        found = wecfl.deals.read_majority(profile)
+        assert len(found) == 2 * 4 * seeds
+        assert found["accuracy_weighted"].between(0.4, 0.8).all()
+    both = wecfl.figures.both()
+    assert both["row"].eq("Majority class").sum() == 24
+    assert set(both[both["K"] == 0]["row"]) == {"Majority class"}
+    runs = both[both["row"] == "FedAvg"].assign(seed=99)
+    with pytest.raises(ValueError, match=r"lacks 8 of 8"):
+        wecfl.figures.with_majority(runs, "laptop")
+
+
+@pytest.mark.parametrize("table", wecfl.deals.DEALT)
+def test_what_a_client_holds_does_not_depend_on_the_order_of_images(table):
+    """So the deals at the paper's scale can be counted without the images."""
+    task = wecfl.tasks.TABLES[table]("paper")[0]
+    y, y_test = wecfl.deals.whole(task.dataset)
+    mixed = np.random.default_rng(0).permutation(y)
+    one, other = (wecfl.deals.dealt_counts(task, v, y_test) for v in (y, mixed))
+    for a, b in zip(one, other, strict=True):
+        assert np.array_equal(a, b)
+    lines = wecfl.deals.read_majority("paper")
+    here = lines["dataset"].eq(task.dataset) & lines["seed"].eq(task.seed)
+    (line,) = lines[here & lines["setting"].eq(task.tags["setting"])].to_dict("records")
+    scores = wecfl.deals.majority(*one)
+    assert scores == pytest.approx({name: line[name] for name in scores}, abs=1e-6)
+
+
+def test_the_majority_class_stands_beside_wecfl_and_the_paper():
+    table, leads = wecfl.figures.labels_alone()
+    majority = wecfl.deals.read_majority("paper")
+    here = majority["dataset"].eq("cifar10") & majority["setting"].eq("2-class")
+    level = 100 * majority[here]["accuracy_weighted"].mean()
+    assert leads.loc["2-class", ("paper", 10)] == pytest.approx(66.8 - level)
+    assert f"{level:.1f} (" in table.text
+    five, ten = (wecfl.claims.beyond_labels(K) for K in (5, 10))
+    assert five.interval.mean == pytest.approx(leads["ours", 5].mean())
+    assert ten.interval.mean == pytest.approx(leads["ours", 10].mean())
+    assert "gives 53 to 70 %" in wecfl.claims.labels_in_words()
 
 
 def test_torn_and_merged_groups_are_told_with_their_sizes():

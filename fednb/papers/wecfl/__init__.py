@@ -3,7 +3,7 @@
 | module | what |
 |---|---|
 | `claims` | the paper's claims, judged on the records |
-| `deals` | which classes the tables' clients hold |
+| `deals` | which classes the tables' clients hold, and what these alone give |
 | `figures` | its records as frames and pictures |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |

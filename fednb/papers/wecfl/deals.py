@@ -1,27 +1,36 @@
-"""Which classes the clients of the tables hold: Figures 1 and 6, and their clusters.
+"""Which classes the clients of the tables hold, and what these alone can do.
 
 The deals follow from data and seed, so no training is needed:
-``python -m fednb.papers.wecfl`` deals them again and writes
-``book/results/wecfl/classes.json``.
+``python -m fednb.papers.wecfl`` deals them again and writes two files into
+``book/results/wecfl``. ``classes.json`` has the counts of Figures 1 and 6.
+``majority.json`` has the scores of always answering a client's most frequent class, a
+control that has learned nothing about images: for each deal of Tables 2 and 5 at laptop
+scale, and for five deals of each law at the paper's.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import data, partition
-from ...experiment import commit
+from ... import data, metrics, partition
+from ...experiment import Task, commit
 from ..common import results
-from .tasks import SCALES, law
+from .tasks import SCALES, TABLES, TRAIN_ROWS, law
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 DATASET = "fashion_mnist"
 # the four laws of section 7.1; the first also for the seeds of the geometry's runs
 SEEDS = {"α = (0.1, 10)": (0, 1, 2), "(3, 2)-class": (0,), "α = 0.1": (0,),
          "2-class": (0,)}  # fmt: skip
+MAJORITY = "Majority class"
+DEALT = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
+CLASSES = 10
 
 
 def deal(setting: str, seed: int, y: np.ndarray) -> dict[str, Any]:
@@ -45,6 +54,11 @@ def write(path: str | Path) -> None:
         "data_sha256": {DATASET: dataset.sha256},
     }
     found = [deal(setting, seed, y) for setting in SEEDS for seed in SEEDS[setting]]
+    _write(path, record, found)
+
+
+def _write(path: str | Path, record: dict[str, Any], found: list[dict]) -> None:
+    """A file with some facts and a line for each deal."""
     lines = ",\n  ".join(json.dumps(line, ensure_ascii=False) for line in found)
     head = json.dumps(record, indent=1).removesuffix("\n}")
     text = f'{head},\n "deals": [\n  {lines}\n ]\n}}\n'
@@ -62,3 +76,100 @@ def read() -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray | None]]:
         place = (line["setting"], line["seed"])
         found[place] = (np.array(line["counts"]), truth)
     return found
+
+
+# --- always answering the majority class ----------------------------------------------
+
+
+def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Scores of always answering a client's most frequent training class.
+
+    ``train`` and ``test`` count a client's samples of each class, (K, classes).
+    """
+    clients, classes = test.shape
+    frequent = train.argmax(1)  # (K,)
+    confusion = np.zeros((clients, classes, classes))
+    confusion[np.arange(clients), :, frequent] = test
+    accuracy = metrics.accuracy(confusion)  # (K,)
+    union = metrics.macro_f1(confusion, over="union")
+    return {
+        "accuracy_weighted": metrics.average(accuracy, test.sum(1)),
+        "accuracy": metrics.average(accuracy),
+        "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
+        "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
+        "macro_f1_union": metrics.average(union),
+    }
+
+
+def dealt_counts(
+    task: Task, y: np.ndarray, y_test: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Training and test samples of each client and class in a task's deal."""
+    parts = task.partition(y, seed=task.seed)
+    if task.official:
+        parts = partition.match_test(parts, y, y_test, seed=task.seed)
+    both = np.concatenate([y, y_test])
+    return tuple(
+        partition.class_counts(part, both, CLASSES)
+        for part in (parts.train, parts.test)
+    )
+
+
+def whole(dataset: str) -> tuple[np.ndarray, np.ndarray]:
+    """Classes of the training and test images of a whole data set, in some order.
+
+    All classes have equally many images, and how many of them a client gets does not
+    depend on the order.
+    """
+    return np.arange(TRAIN_ROWS[dataset]) % CLASSES, np.arange(10_000) % CLASSES
+
+
+def write_majority(path: str | Path) -> None:
+    """Deal the tables again, and write what the majority class gets in each deal."""
+    files = {}
+    found = []
+    for profile in ("laptop", "paper"):
+        for name in SCALES[profile].models:
+            if profile == "paper":
+                y, y_test = whole(name)
+            else:
+                dataset = data.load(name)
+                files[name] = dataset.sha256
+                y = dataset.y[: dataset.n_train]
+                y_test = dataset.y[dataset.n_train :]
+            for task in _deals(profile, name):
+                scores = majority(*dealt_counts(task, y, y_test))
+                line = {
+                    "profile": profile,
+                    "dataset": name,
+                    "setting": task.tags["setting"],
+                    "seed": task.seed,
+                }
+                found.append(line | {k: round(v, 6) for k, v in scores.items()})
+    record = {
+        "what": "always answering a client's most frequent class",
+        "command": "python -m fednb.papers.wecfl",
+        "commit": commit(),
+        "data_sha256": files,
+    }
+    _write(path, record, found)
+
+
+def _deals(profile: str, dataset: str) -> list[Task]:
+    """One task for each deal of Tables 2 and 5."""
+    return [
+        task
+        for table in DEALT
+        for task in TABLES[table](profile)
+        if task.dataset == dataset and task.tags["row"] == "FedAvg"
+    ]
+
+
+def read_majority(profile: str) -> DataFrame:
+    """One line per deal of Tables 2 and 5, with the tags of a row of theirs."""
+    import pandas as pd
+
+    path = results("wecfl") / "majority.json"
+    lines = json.loads(path.read_text(encoding="utf-8"))["deals"]
+    frame = pd.DataFrame([line for line in lines if line["profile"] == profile])
+    return frame.assign(row=MAJORITY, K=0, client_updates=0, bytes=0)
