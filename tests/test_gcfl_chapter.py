@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from fednb import models, partition, store, tables
 from fednb.claims import Claim, Interval
 from fednb.clustering import components, otsu_components, otsu_threshold
-from fednb.experiment import describe, sweep
+from fednb.experiment import describe, run, sweep
 from fednb.methods import GCFL
 from fednb.papers import gcfl
+from fednb.papers.gcfl.controls import ParticipantsOnly
+from fednb.papers.gcfl.theory import toy
 from fednb.similarity import attraction
 from fednb.training import Local
 
@@ -40,6 +42,7 @@ def test_tasks_are_well_formed(profile, table):
         "zeta",
         "zeta_parts",
         "twenty_a_round",
+        "participants",
         "crowd",
     )
     if (profile, table) == ("smoke", "table2_mnist") or (
@@ -814,6 +817,39 @@ def test_the_start_has_not_been_taken_away_at_our_zeta():
     assert first.startswith("Accuracy in points: GCFL minus") and "–" in first
 
 
+def test_where_all_take_part_participants_are_all_bodies():
+    methods = (GCFL(delta_init=1e9), ParticipantsOnly(delta_init=1e9))
+    ends = [run(m, toy("Non-IID-ES"), 3, progress=False).state for m in methods]
+    assert torch.equal(ends[0].theta, ends[1].theta)
+    assert torch.equal(ends[0].labels, ends[1].labels)
+
+
+def test_an_absent_client_keeps_its_model_if_only_participants_are_bodies():
+    fed = toy("Non-IID-ES")
+    method = ParticipantsOnly(sampled=0.3, delta_init=1e9)
+    state = method.step(method.init(fed), fed, 0)
+    after = method.step(state, fed, 1)
+    absent = ~after.uploads[:, -1]
+    assert absent.sum() == 14
+    assert torch.equal(
+        after.theta[after.labels][absent], state.theta[state.labels][absent]
+    )
+    assert set(after.labels.tolist()) == set(range(len(after.theta)))
+
+
+def test_average_linkage_joins_what_attracts_on_average():
+    A = np.full((5, 5), 0.1)
+    A[:2, :2] = A[2:, 2:] = 1.0
+    A[1, 2] = A[2, 1] = (
+        0.9  # one strong pair across: enough for a union, not for a mean
+    )
+    assert gcfl.tasks.average_linkage(A, 0.5).tolist() in (
+        [0, 0, 1, 1, 1],
+        [1, 1, 0, 0, 0],
+    )
+    assert len({*components(A >= 0.5).tolist()}) == 1
+
+
 def test_a_crowd_is_drawn_from_all_groups_alike():
     truth = np.repeat([0, 1, 2], [4, 6, 5])
     some = gcfl.tasks.of_every_group(truth, 9, np.random.default_rng(0))
@@ -838,6 +874,7 @@ def test_a_chain_joins_groups_for_gcfl_and_not_for_k_means():
     )
     assert crowded["ari_0.01"] == crowded["ari_0.3"] == 0
     assert crowded["ari_told"] == 1
+    assert crowded["average_ari_0.3"] > 0.5
 
 
 def test_the_largest_cluster_of_the_last_round():
