@@ -213,12 +213,12 @@ def judged(claims: Iterable[Claim], caption: str = "The paper's claims") -> Tabl
     claims = list(claims)
     if len({claim.ours for claim in claims}) != 1:
         raise ValueError("give the paper's claims, or questions of ours, and not both")
-    heads = ("claim", "where", "our runs", "verdict")
+    heads = ("claim", "verdict", "our runs", "where")  # a phone shows the first ones
     rows = []
     for claim in claims:
         seen = f"{claim.evidence}. So: {claim.why}."
         verdict = f"{MARKS[claim.verdict]} {claim.verdict}"
-        rows.append((claim.statement, claim.where, seen, verdict))
+        rows.append((claim.statement, verdict, seen, claim.where))
     return tables.words(heads, rows, f"{caption}: {counted(claims)}.")
 
 

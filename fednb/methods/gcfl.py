@@ -173,7 +173,7 @@ class GCFL:
         # Eq. 4: average within the new clusters
         theta = self.aggregate(known, fed.n, clients, trained, labels)
         if not known.seen.all():
-            # for clients never sampled the cold start goes on
+            # clients never sampled are served by the mean of this round's models
             theta = torch.cat([theta[:-1], w[None]])
         started = torch.ones_like(known.started)
         return known._replace(theta=theta, labels=labels, started=started)

@@ -242,10 +242,11 @@ def attendance() -> DataFrame:
 def twenty(as_in_table3: bool = True) -> DataFrame:
     """Table 3 with twenty participants a round, and five epochs.
 
-    GCFL with our ζ is called GCFL. ``as_in_table3`` calls the scales medium and large;
-    else they keep their numbers of clients.
+    GCFL with our ζ is called GCFL; a further row has only the participants of a round
+    as bodies. ``as_in_table3`` calls the scales medium and large; else they keep their
+    numbers of clients.
     """
-    runs = recorded("twenty_a_round")
+    runs = _joined("twenty_a_round", "participants")
     runs = runs.assign(row=runs["row"].replace({f"GCFL, ζ = {ZETA:g}": "GCFL"}))
     if not as_in_table3:
         return runs
@@ -256,8 +257,10 @@ def crowd() -> DataFrame:
     """What is found among more and more clients: a line per cell, seed and size.
 
     ``gcfl`` is the adjusted Rand index of Algorithm 1 with our ζ, ``wide`` with 0.3,
-    ``told`` that of k-means on the same places; ``clusters`` and ``largest`` are those
-    of Algorithm 1 with our ζ.
+    ``average`` with average linkage in the place of the union, ``told`` that of k-means
+    on the same places. ``largest`` is the largest cluster's share of the clients;
+    ``clusters`` and ``bare`` are numbers of clusters with and without the shield, at
+    ζ = 0.3.
     """
     import pandas as pd
 
@@ -270,8 +273,10 @@ def crowd() -> DataFrame:
             "clients": final["crowd_sizes"],
             "gcfl": final[f"crowd_ari_{ZETA:g}"],
             "wide": final["crowd_ari_0.3"],
+            "average": final[f"crowd_average_ari_{ZETA:g}"],
             "told": final["crowd_ari_told"],
-            "clusters": final[f"crowd_clusters_{ZETA:g}"],
+            "clusters": final["crowd_clusters_0.3"],
+            "bare": final["crowd_bare_clusters_0.3"],
             "largest": final[f"crowd_largest_{ZETA:g}"],
         }
         cell = {"dataset": task.dataset, "setting": task.tags["setting"]}
@@ -1024,7 +1029,12 @@ def crowd_curves() -> Figure:
     """How well groups are found among more and more clients, cell by cell."""
     from matplotlib.figure import Figure as Canvas
 
-    looks = {"gcfl": "GCFL, ζ = 0.01", "wide": "GCFL, ζ = 0.3", "told": "k-means, told"}
+    looks = {
+        "gcfl": "GCFL, ζ = 0.01",
+        "wide": "GCFL, ζ = 0.3",
+        "average": "average linkage",
+        "told": "k-means, told",
+    }
     plots.style()
     fig = Canvas(figsize=(WIDTH, 2.9))
     axes = fig.subplots(1, 4, sharey=True)
@@ -1033,14 +1043,14 @@ def crowd_curves() -> Figure:
         for i, (column, label) in enumerate(looks.items()):
             seeds = own.groupby("clients")[column]
             mean = seeds.mean()
-            ax.plot(mean.index, mean, "os^"[i] + "-", label=label)
+            ax.plot(mean.index, mean, "os^D"[i] + "-", label=label)
             ends = (seeds.min(), seeds.max())
             ax.fill_between(mean.index, *ends, color=plots.COLOURS[i], alpha=0.15, lw=0)
         ax.set(title=f"{NAMES[cell[0]]},\n{cell[1]}", xlabel="clients")
         ax.set_xticks([20, 50, 120, 200])
     axes[0].set_ylabel("adjusted Rand index")
     handles, labels = axes[0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside upper center", ncols=3)
+    fig.legend(handles, labels, loc="outside upper center", ncols=4)
     return fig
 
 
