@@ -100,6 +100,21 @@ def _margins(confusion: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return hits, m.sum(-1), m.sum(-2)
 
 
+def majority_confusion(train: ArrayLike, test: ArrayLike) -> np.ndarray:
+    """Confusion matrices (K, classes, classes) of always answering the majority class.
+
+    ``train`` and ``test`` (K, classes) count each client's samples of each class; the
+    answer is the class that is most frequent in training. It is what label shares alone
+    can do, without a look at any sample.
+    """
+    train = np.asarray(train)
+    test = np.asarray(test)
+    clients, classes = test.shape
+    confusion = np.zeros((clients, classes, classes))
+    confusion[np.arange(clients), :, train.argmax(1)] = test
+    return confusion
+
+
 def accuracy(confusion: Array) -> float | np.ndarray:
     """Share of samples predicted right: (..., C, C) -> (...)."""
     hits, true, _ = _margins(confusion)

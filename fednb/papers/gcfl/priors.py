@@ -43,10 +43,7 @@ def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
 
     ``train`` and ``test`` count a client's samples of each class, (K, classes).
     """
-    clients, classes = test.shape
-    frequent = train.argmax(1)  # (K,)
-    confusion = np.zeros((clients, classes, classes))
-    confusion[np.arange(clients), :, frequent] = test
+    confusion = metrics.majority_confusion(train, test)
     return {
         "accuracy": metrics.average(metrics.accuracy(confusion)),
         "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
