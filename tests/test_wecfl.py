@@ -1500,3 +1500,17 @@ def test_runs_of_one_federation_are_averaged():
     assert found == pytest.approx(mean_of([-2.5, -3.5]))
     as_if_apart = mean_of([-2.0, -3.0, -4.0, -3.0])
     assert as_if_apart.high < 0 < found.high
+
+
+def test_clients_with_the_same_classes_are_found_without_the_data():
+    scale = wecfl.tasks.SCALES["paper"]
+    labels = wecfl.tasks.classes_held(scale, "cifar10", "(3, 2)-class", seed=1)
+    y = np.random.default_rng(0).permutation(np.arange(50_000) % 10)  # another order
+    part = wecfl.tasks.law(scale, "(3, 2)-class")(y, seed=1)
+    held = [frozenset(np.unique(y[samples])) for samples in part.train]
+    assert len(labels) == 200 and {*map(len, held)} == {2}
+    together = labels[:, None] == labels
+    assert (together == (np.array(held)[:, None] == np.array(held))).all()
+    same, wecfl_too = wecfl.tasks.TABLES["scale_same_classes"]("paper")[2:4]
+    assert same.method.labels == tuple(labels)
+    assert wecfl_too.method.clusters == wecfl_too.tags["K"] == labels.max() + 1

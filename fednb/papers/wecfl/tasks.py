@@ -8,6 +8,7 @@
 | figure3 | convergence of WeCFL on Fashion-MNIST, α = (0.1, 10), K = 3, 5, 10 |
 | equal_sizes | rows of the two n-class tables under laws with clients of equal size |
 | scale_* | the claims' rows at the paper's own scale |
+| scale_same_classes | one such cell: clusters of clients with the very same classes |
 | geometry | how clients and centres lie, and B of Eq. 5: Figures 4, 5, 7 and 8 |
 | steps | B of Eq. 5 over all local steps; Figure 4; round 1 of Figures 7 and 8 |
 | averages | FeSEM with averages that count all members alike, Eq. 2 |
@@ -39,7 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import models, partition
+from ... import data, models, partition
 from ...experiment import Task, measure
 from ...federation import Federation
 from ...methods import (
@@ -367,6 +368,47 @@ def own_scale(
     ]
 
 
+def same_classes(
+    profile: str, dataset: str, setting: str, seeds: Sequence[int]
+) -> list[Task]:
+    """Clusters of clients that hold the very same classes, and WeCFL with as many.
+
+    Where training alone is ahead of the clusters, is it because they share, or because
+    their members bring other classes? Asked after a look at the first seed of
+    ``scale_cifar10_class``, whose deals, settings and measures these runs have.
+    """
+    scale = SCALES[profile]
+    made = []
+    for like in own_scale(profile, dataset, setting, seeds):
+        if like.tags["row"] != "FedAvg":
+            continue
+        labels = classes_held(scale, like.dataset, setting, like.seed)
+        K = int(labels.max()) + 1
+        for row, method in (
+            ("Same classes", FixedClusters(labels)),
+            ("WeCFL", WeCFL(K)),
+        ):
+            tags = {**like.tags, "K": K, "row": row}
+            made.append(replace(like, method=method, tags=tags))
+    return made
+
+
+def classes_held(scale: Scale, dataset: str, setting: str, seed: int) -> np.ndarray:
+    """A number for each client (K,), the same for clients with the same classes.
+
+    Of a whole data set the order does not matter: all its classes have equally many
+    images, and who gets how many of each depends on nothing else.
+    """
+    if dataset in TRAIN_ROWS:
+        y = np.arange(TRAIN_ROWS[dataset]) % 10
+    else:
+        loaded = data.load(dataset)
+        y = loaded.y[: loaded.n_train]
+    part = law(scale, setting)(y, seed=seed)
+    held = partition.class_counts(part.train, y, 10) > 0  # (K, classes)
+    return np.unique(held, axis=0, return_inverse=True)[1]
+
+
 def equal_sizes(profile: str) -> list[Task]:
     """Rows of the n-class tables where classes have equally many holders.
 
@@ -565,6 +607,9 @@ TABLES: dict[str, Callable[[str], list[Task]]] = only_in(
         ),
         "scale_fashion_class": partial(
             own_scale, dataset="fashion_mnist", setting="(3, 2)-class", seeds=range(1)
+        ),
+        "scale_same_classes": partial(
+            same_classes, dataset="cifar10", setting="(3, 2)-class", seeds=range(3)
         ),
         "geometry": geometry,
         "steps": steps,
