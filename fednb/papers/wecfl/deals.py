@@ -78,6 +78,21 @@ def read() -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray | None]]:
     return found
 
 
+def classes_per_model(counts: np.ndarray, labels: np.ndarray) -> float:
+    """How many classes the model of a client has to tell apart, the mean over samples.
+
+    ``counts`` (K, classes) are the clients' samples, ``labels`` (K,) their clusters. A
+    model with c equally frequent classes counts c; in general it is the exponential of
+    their entropy.
+    """
+    total = 0.0
+    for cluster in np.unique(labels):
+        samples = counts[labels == cluster].sum(0)  # (classes,)
+        shares = samples[samples > 0] / samples.sum()
+        total += samples.sum() * np.exp(-(shares * np.log(shares)).sum())
+    return float(total / counts.sum())
+
+
 # --- always answering the majority class ----------------------------------------------
 
 

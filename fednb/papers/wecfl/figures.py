@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame, Series
 
+    from ...experiment import Task
+
 ACCURACY, MACRO_F1 = CURVES
 WIDTH = 5.8  # inches: words stay readable when a phone shrinks the picture
 DATASETS = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
@@ -39,6 +41,8 @@ OWN_SCALE = {
     "scale_cifar10_alpha": ("cifar10", "α = (0.1, 10)"),
     "scale_fashion_class": ("fashion_mnist", "(3, 2)-class"),
 }
+SAME_CLASSES = "scale_same_classes"
+WITH_SAME_CLASSES = ("Same classes", "WeCFL, as many clusters")  # its rows
 SNAPSHOTS = (("fashion_mnist", 10), ("fashion_mnist", 3), ("cifar10", 10))
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
@@ -141,21 +145,64 @@ def own_scale() -> DataFrame:
 
     found = [both().head(0)]
     for table in OWN_SCALE:
-        path = results("wecfl") / f"{table}.json"
-        have = set(tables.by_key(path))
-        by_seed: dict[int, list] = {}
-        for task in TABLES[table]("paper"):
-            by_seed.setdefault(task.seed, []).append(task)
-        whole = [
-            tasks
-            for tasks in by_seed.values()
-            if have.issuperset(task.key for task in tasks)
-        ]
-        tasks = [task for seed in whole for task in seed]
+        tasks = whole_seeds(table)
         if tasks:
-            runs = tables.frame(tasks, path, last=3)
+            runs = tables.frame(tasks, results("wecfl") / f"{table}.json", last=3)
             found.append(with_majority(runs, "paper"))
     return pd.concat(found, ignore_index=True)
+
+
+def whole_seeds(table: str) -> list[Task]:
+    """The tasks of a table at the paper's own scale, of seeds that are all run."""
+    have = set(tables.by_key(results("wecfl") / f"{table}.json"))
+    by_seed: dict[int, list[Task]] = {}
+    for task in TABLES[table]("paper"):
+        by_seed.setdefault(task.seed, []).append(task)
+    found = []
+    for tasks in by_seed.values():
+        if have.issuperset(task.key for task in tasks):
+            found += tasks
+    return found
+
+
+def company() -> DataFrame:
+    """How many classes a model has to tell apart, and how accurate the rows are.
+
+    CIFAR-10, (3, 2)-class, at the paper's own scale; `deals.classes_per_model` of the
+    last round's clusters. One line for each row and seed; empty without runs.
+    """
+    import pandas as pd
+
+    lines = []
+    for table in ("scale_cifar10_class", SAME_CLASSES):
+        path = results("wecfl") / f"{table}.json"
+        records = tables.by_key(path)
+        for task in whole_seeds(table):
+            curves = records[task.key]["metrics"]["curves"]
+            train, _ = deals.dealt_counts(task, *deals.whole("cifar10"))
+            labels = np.array(curves["labels"][-1])
+            line = {
+                "row": task.tags["row"],
+                "K": task.tags["K"],
+                "seed": task.seed,
+                "classes": deals.classes_per_model(train, labels),
+                ACCURACY: float(np.mean(curves[ACCURACY][-3:])),
+            }
+            lines.append(line)
+    place = {"dataset": "cifar10", "setting": "(3, 2)-class"}
+    columns = ["row", "K", "seed", "classes", ACCURACY]
+    return pd.DataFrame(lines, columns=columns).assign(**place)
+
+
+def company_by_seed() -> DataFrame:
+    """Accuracies of `company`, a line per seed, of seeds that have all its rows.
+
+    Columns are rows with one number of clusters only.
+    """
+    frame = company()
+    rows = ["FedAvg", "LocalOnly", "Oracle clusters", *WITH_SAME_CLASSES]
+    wide = frame.pivot_table(ACCURACY, "seed", "row").reindex(columns=rows)
+    return wide.dropna()
 
 
 def curves(figure: str) -> dict[str, list[DataFrame]]:
@@ -559,7 +606,7 @@ def _mean_and_range(shares: Series) -> str:
 def alone_at_both_scales() -> str:
     """WeCFL beside LocalOnly at laptop scale and at the paper's; "" without runs."""
     parts = []
-    for dataset, setting in _own_cells():
+    for dataset, setting in own_cells():
         gaps = []
         for frame in (cell(both(), dataset, setting), own_cell(dataset, setting)):
             mean = frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
@@ -573,23 +620,28 @@ def alone_at_both_scales() -> str:
     return " ".join(parts)
 
 
-def ifca_at_both_scales() -> str:
+def ifca_at_own_scale() -> str:
     """Where IFCA stands at the paper's scale, in words; "" without runs."""
-    rows = ("FedAvg", "IFCA", "IFCA as released", "WeCFL")
+    rows = ["FedAvg", "IFCA", "IFCA as released", "WeCFL"]
     parts = []
-    for dataset, setting in _own_cells():
-        own = own_cell(dataset, setting)
-        printed = cell(paper(), dataset, setting)
-        means, theirs = (
-            frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
-            for frame in (own, printed)
-        )
-        name = f"{DATASETS[dataset]}, {setting}, {number_of_seeds(own)}"
+    for dataset, setting in own_cells():
+        own, printed = levels_at_own_scale(dataset, setting)
+        seeds = number_of_seeds(own_cell(dataset, setting))
         parts.append(
-            f"At the paper's scale and learning rate ({name}), accuracy in % with ten "
-            f"models or one: {levels_in_words(means[[*rows]], theirs)}."
+            f"At the paper's scale and learning rate ({DATASETS[dataset]}, {setting}, "
+            f"{seeds}), accuracy in % with ten models or one: "
+            f"{levels_in_words(own[rows], printed)}."
         )
     return " ".join(parts)
+
+
+def levels_at_own_scale(dataset: str, setting: str) -> tuple[Series, Series]:
+    """Accuracy by row at the paper's own scale, ten models or one: ours, and theirs."""
+    ours, theirs = (
+        frame[frame["K"] != 5].groupby("row", sort=False)[ACCURACY].mean()
+        for frame in (own_cell(dataset, setting), cell(paper(), dataset, setting))
+    )
+    return ours, theirs
 
 
 def levels_in_words(levels: Series, printed: Series) -> str:
@@ -603,7 +655,7 @@ def levels_in_words(levels: Series, printed: Series) -> str:
     return ", ".join(parts)
 
 
-def _own_cells() -> list[tuple[str, str]]:
+def own_cells() -> list[tuple[str, str]]:
     """The cells that have runs at the paper's own scale."""
     found = own_scale()[["dataset", "setting"]].drop_duplicates()
     return [(line["dataset"], line["setting"]) for _, line in found.iterrows()]
@@ -1021,10 +1073,43 @@ def table_dots(table: str, value: str = ACCURACY) -> Figure:
     return fig
 
 
+def draw_company() -> Figure:
+    """`company` as dots, those with the fewest classes first, and what is printed."""
+    frame = _for_dots(company())
+    by_line = frame.groupby("line")["classes"].mean().sort_values(kind="stable")
+    names = {line: f"{line} ({number:.1f})" for line, number in by_line.items()}
+    theirs = _for_dots(cell(paper(), "cifar10", "(3, 2)-class"))
+    theirs = theirs[theirs["line"].isin(names)]
+    frame = frame.sort_values("line", key=lambda line: line.map(by_line), kind="stable")
+    fig = plots.dots(
+        frame.replace({"line": names}),
+        theirs.replace({"line": names}),
+        rows="line",
+        columns="panel",
+        value=ACCURACY,
+    )
+    fig.set_size_inches(WIDTH, 0.3 * len(names) + 1.2)
+    fig.axes[0].set_title("")
+    return fig
+
+
+def company_in_words() -> str:
+    """What `company` shows, in a sentence; "" without runs."""
+    frame = company()
+    if not len(frame):
+        return ""
+    means = _for_dots(frame).groupby("line", sort=False)[["classes", ACCURACY]].mean()
+    turned = means["classes"].corr(means[ACCURACY], method="spearman")
+    return (
+        f"{number_of_seeds(frame).capitalize()}; rank correlation of the "
+        f"{len(means)} rows between classes and accuracy: {turned:.2f}."
+    ).replace("-", "−")
+
+
 def _for_dots(frame: DataFrame) -> DataFrame:
     """A frame with a name for each line and each panel of a dot plot."""
     alone = [deals.MAJORITY, "FedAvg", "FedProx", "LocalOnly", "Oracle clusters"]
-    single = frame["row"].isin(alone)
+    single = frame["row"].isin([*alone, *WITH_SAME_CLASSES])
     line = frame["row"].where(single, frame["row"] + ", K = " + frame["K"].astype(str))
     panel = frame["dataset"].map(DATASETS) + ", " + frame["setting"]
     return frame.assign(line=line, panel=panel)

@@ -382,11 +382,12 @@ def same_classes(
     for like in own_scale(profile, dataset, setting, seeds):
         if like.tags["row"] != "FedAvg":
             continue
-        labels = classes_held(scale, like.dataset, setting, like.seed)
+        name = dataset if dataset in scale.models else next(iter(scale.models))
+        labels = classes_held(scale, name, setting, like.seed)
         K = int(labels.max()) + 1
         for row, method in (
             ("Same classes", FixedClusters(labels)),
-            ("WeCFL", WeCFL(K)),
+            ("WeCFL, as many clusters", WeCFL(K)),
         ):
             tags = {**like.tags, "K": K, "row": row}
             made.append(replace(like, method=method, tags=tags))
