@@ -1018,6 +1018,7 @@ def pretend_seeds(folder, number: int, beyond: int = 0) -> None:
 
     Seed s is s points better than seed 0, WeCFL by another s.
     """
+    (folder / "scale_same_classes.json").unlink(missing_ok=True)
     path = folder / "scale_cifar10_class.json"
     path.unlink(missing_ok=True)
     tasks = wecfl.tasks.TABLES["scale_cifar10_class"]("paper")
@@ -1042,14 +1043,14 @@ def test_without_runs_at_the_papers_scale_nothing_is_said(made_up):
 def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
     pretend_seeds(made_up, 1, beyond=1)  # seed 1 is not whole
     assert set(wecfl.figures.own_scale()["seed"]) == {0}
-    found = wecfl.claims.at_the_papers_scale()
-    assert {claim.verdict for claim in found} == {"open"}
+    assert wecfl.claims.at_the_papers_scale() == []  # no interval, no verdict
     assert "own scale (seeds to come: 2 of 3)" in wecfl.figures.not_run()
-    assert all("(3, 2)-class, one seed)" in claim.statement for claim in found)
-    assert "a single pair has no interval" in found[0].why
-    assert "CIFAR-10, (3, 2)-class, one seed, accuracy" in (
+    assert "CIFAR-10, (3, 2)-class, one seed. Accuracy" in (
         wecfl.claims.own_scale_in_words()
     )
+    assert "one seed) it is +10.0." in wecfl.claims.alone_at_own_scale()
+    assert "one seed) ours is +1.0 and +1.0." in wecfl.claims.leads_at_own_scale()
+    assert "IFCA has 50 %." in wecfl.claims.ifca_row_at_own_scale()
     shown = wecfl.figures.scales("cifar10", "(3, 2)-class").text
     assert "the paper's scale: 70.0" in shown and "paper: 72.1" in shown
     assert "official test images: one seed; 1 to 1 minutes of one core a run" in shown
@@ -1076,7 +1077,7 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     assert f"the paper's scale: {(70 + top) / 2:.1f} (70.0 to {top:.1f})" in shown
     words = wecfl.claims.own_scale_in_words()
     assert f"CIFAR-10, (3, 2)-class, {seeds} seeds" in words
-    assert "(paper 72.1)" in words and "LocalOnly" in words
+    assert "(paper 72.1)" in words and "LocalOnly" not in words
     alone = 10 + (seeds - 1) / 2
     assert f"WeCFL minus LocalOnly is +{alone:.1f} points" in (
         wecfl.figures.alone_at_both_scales()
@@ -1541,9 +1542,28 @@ def test_rows_stand_by_the_classes_that_their_models_tell_apart():
     labels = [
         t.get_text() for t in wecfl.figures.draw_company().axes[0].get_yticklabels()
     ]
-    assert labels[-1] == "FedAvg (10.0)"
+    assert "FedAvg (10.0)" in labels[-2:]  # the other is IFCA's one model
     classes = [float(label.rpartition("(")[2][:-1]) for label in labels]
     assert classes == sorted(classes)
+
+
+def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
+    monkeypatch,
+):
+    rows = {
+        "LocalOnly": [0.80, 0.80],
+        "Same pair of classes": [0.84, 0.86],
+        "WeCFL, K = pairs of classes": [0.83, 0.83],
+    }
+    wide = pd.DataFrame(rows, index=pd.Index([0, 1], name="seed"))
+    for seeds in (0, 1, 2):
+        some = wide.head(seeds)
+        monkeypatch.setattr(wecfl.figures, "company_by_seed", lambda some=some: some)
+        found = wecfl.claims.of_same_classes()
+        assert bool(wecfl.claims.with_the_same_classes()) == (seeds > 0)
+        assert len(found) == (2 if seeds == 2 else 0)
+    assert [claim.interval.mean for claim in found] == pytest.approx([5.0, 3.0])
+    assert all(claim.ours and "2 seeds" in claim.statement for claim in found)
 
 
 def test_without_runs_at_the_papers_scale_nobody_is_in_company(made_up):

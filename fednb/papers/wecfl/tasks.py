@@ -386,8 +386,8 @@ def same_classes(
         labels = classes_held(scale, name, setting, like.seed)
         K = int(labels.max()) + 1
         for row, method in (
-            ("Same classes", FixedClusters(labels)),
-            ("WeCFL, as many clusters", WeCFL(K)),
+            ("Same pair of classes", FixedClusters(labels)),
+            ("WeCFL, K = pairs of classes", WeCFL(K)),
         ):
             tags = {**like.tags, "K": K, "row": row}
             made.append(replace(like, method=method, tags=tags))
