@@ -604,8 +604,9 @@ def sweep(
 
     ``path`` is the table's file. Every run is written, whole, into a file of its own as
     soon as it ends, and saved every ``save_seconds`` on the way: a sweep that was
-    killed goes on where it was. At the end, or when it is stopped, the runs are
-    collected into the table's file (see :mod:`fednb.store`). A run that fails, or whose
+    killed goes on where it was, with the same files of its data sets. At the end, or
+    when it is stopped, the runs are collected into the table's file (see
+    :mod:`fednb.store`). A run that fails, or whose
     process dies three times, does not stop the others; all failures are reported at the
     end.
 
@@ -629,6 +630,7 @@ def sweep(
     failures: list[str] = []
     if todo:
         _check_writable(folder)
+        _check_same_files(todo, done.values(), path)
         bar = tqdm(
             total=sum(task.rounds for task in todo),
             desc=path.stem,
@@ -656,6 +658,28 @@ def sweep(
     wanted = {task.key for task in mine}
     found = store.finished(path).values()
     return [record for record in found if record["key"] in wanted]
+
+
+def _check_same_files(
+    todo: Iterable[Task], done: Iterable[dict[str, Any]], path: Path
+) -> None:
+    """Refuse to go on with another file of a data set than the recorded runs had.
+
+    A data set that cannot be loaded is left to its runs, which say why.
+    """
+    recorded = {record["dataset"]: record["data_sha256"] for record in done}
+    first = {_dataset_name(task.dataset): task for task in todo}
+    for name in first.keys() & recorded.keys():
+        try:
+            dataset = first[name].load()
+        except (OSError, ValueError):
+            continue
+        if (dataset.sha256 or data.fingerprint(dataset)) != recorded[name]:
+            raise ValueError(
+                f"sweep: {path} has runs on another file of {name} than the one found "
+                "now: set FEDNB_DATA to what it was then, or make the table in a "
+                "folder of its own (--out)"
+            )
 
 
 def attempt(

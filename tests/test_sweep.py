@@ -42,6 +42,21 @@ def quiet(tasks, path, **options):
     return sweep(tasks, path, progress=False, **{"n_jobs": 1} | options)
 
 
+def test_a_sweep_goes_on_with_the_same_data_only(tmp_path):
+    path = tmp_path / "table.json"
+    first, *others = tasks()
+    quiet([first], path)
+    record = json.loads(path.read_text())[0]
+    other_file = store.seal(record | {"data_sha256": 64 * "0"})
+    store.write_table(path, [other_file])
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="another file of digits .* FEDNB_DATA"):
+        quiet([first, *others], path)
+    assert path.read_bytes() == before  # nothing is lost, and nothing was run
+    assert not list(tmp_path.glob("table.runs/*.json"))
+    assert quiet([first], path) == [other_file]  # nothing to do, nothing to refuse
+
+
 def outcome(records):
     """What a record must say whatever happened on the way, by key."""
     drop = ("seconds", "server_seconds", "check", "peak_mb", "machine")
