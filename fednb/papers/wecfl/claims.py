@@ -127,12 +127,12 @@ def alone_at_own_scale() -> str:
     for dataset, setting in figures.own_cells():
         own, _ = figures.levels_at_own_scale(dataset, setting)
         lead = 100 * (own["WeCFL"] - own["LocalOnly"])
-        words += f" At the paper's own scale ({named(dataset, setting)}) it is "
+        words += f" At the paper's own scale ({cell_in_words(dataset, setting)}) it is "
         words += f"{signed(lead)}."
     return words
 
 
-def named(dataset: str, setting: str) -> str:
+def cell_in_words(dataset: str, setting: str) -> str:
     """A cell at the paper's own scale, and how many seeds it has."""
     seeds = figures.number_of_seeds(figures.own_cell(dataset, setting))
     return f"{figures.DATASETS[dataset]}, {setting}, {seeds}"
@@ -187,7 +187,7 @@ def ifca_row_at_own_scale() -> str:
         over_one = levels["IFCA as released"] - levels["FedAvg"]
         in_print = theirs["IFCA"] - theirs["FedAvg"]
         words += (
-            f" At the paper's own scale ({named(dataset, setting)}) IFCA has "
+            f" At the paper's own scale ({cell_in_words(dataset, setting)}) IFCA has "
             f"{levels['IFCA']:.0f} %. As released, with the slip and three smaller "
             f"differences, it has {levels['IFCA as released']:.0f} %, in print "
             f"{theirs['IFCA']:.0f} %; but over FedAvg these are {signed(over_one)} and "
@@ -217,8 +217,8 @@ def leads_over_fesem(judged: Sequence[Claim]) -> str:
     return (
         f"At laptop scale WeCFL's lead over FeSEM is {five} points with five clusters "
         f"and {ten} with ten; in the paper it is {printed_five} and {printed_ten}."
-        f"{leads_at_own_scale()} Both methods also "
-        f"weigh by samples when they *average*: {weights_in_averages(of)}."
+        f"{leads_at_own_scale()} Both methods also weigh by samples when they "
+        f"*average*: {weights_in_averages(of)}."
     )
 
 
@@ -231,7 +231,9 @@ def leads_at_own_scale() -> str:
         for K in (5, 10):
             level = own[own["K"] == K].groupby("row")[ACCURACY].mean()
             leads.append(signed(100 * (level["WeCFL"] - level["FeSEM"])))
-        words += f" At the paper's own scale ({named(dataset, setting)}) ours is "
+        words += (
+            f" At the paper's own scale ({cell_in_words(dataset, setting)}) ours is "
+        )
         words += f"{leads[0]} and {leads[1]}."
     return words
 
@@ -351,11 +353,6 @@ def size_of_b() -> str:
     )
 
 
-def _mean(frame: DataFrame, row: str) -> float:
-    """The mean macro-F1 of a row with five and ten models."""
-    return float(frame[lines_of(row, frame) & clustered(frame)][MACRO_F1].mean())
-
-
 def own_scale_in_words() -> str:
     """A point of the summary for each cell at the paper's own scale; "" without."""
     points = []
@@ -364,7 +361,7 @@ def own_scale_in_words() -> str:
         in_print = own[own.index.isin(printed.index)]
         points.append(
             f"- **At {OWN}** we ran one of the eight settings: "
-            f"{named(dataset, setting)}. Accuracy in % with ten models or one: "
+            f"{cell_in_words(dataset, setting)}. Accuracy in % with ten models or one: "
             f"{figures.levels_in_words(in_print, printed)}."
         )
     return "\n".join(points)
