@@ -964,19 +964,21 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     assert claims[4].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
     assert fedgwc.figures.seeds_of_looks(runs) == (
-        "One of the three seeds is run so far; in every run each rule looks 2 times or "
-        "more"
+        "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
+        "rule looks 2 times or more in every run"
     )
     for seed, verdict in {4: "open", 5: "holds"}.items():
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
         claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-        assert {claim.verdict for claim in claims} == {verdict}
+        assert {claim.verdict for claim in claims[2:]} == {verdict}
+        assert {claim.verdict for claim in claims[:2]} == {"open"}  # noise
+    assert "by heart" in claims[0].why and claims[0].why.endswith("holds")
     judged = fedgwc.claims.headlines(claims)
     assert len(judged) == 3 and all("released" in claim.statement for claim in judged)
     words = fedgwc.claims.on_looks(claims)
-    assert "As released, noise, σ = 3: holds, blur, 6 pixels: holds, three" in words
+    assert "As released, noise, σ = 3: open, blur, 6 pixels: holds, three" in words
     assert words.endswith("three levels: holds.") and "ε = 6e-05" in words
     assert fedgwc.claims.on_looks([]) == ""
 
@@ -1057,7 +1059,7 @@ def test_the_page_takes_looks_in_by_itself(looked):
     looked(3)
     judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
     words, picture, _, table, verdicts = shown_by("figures.looks()", judged)
-    assert "One of the three seeds is run so far; in every run each rule looks" in words
+    assert "One of the three seeds is run so far; with ε = 6e-05" in words
     assert len(picture.axes) == 5 and len(table) == 6
     assert "As released, noise, σ = 3: open" in verdicts
     looked(4)
@@ -1082,6 +1084,7 @@ def test_rules_and_rivals_stand_in_one_table(monkeypatch):
     ]
     rivals = pd.DataFrame({"row": ["IFCA", "IFCA"], "rand": [0.6, 0.8]})
     rivals = rivals.assign(setting="blur, 6 pixels")
+    monkeypatch.setattr(fedgwc.figures, "looks", lambda: None)
     assert fedgwc.figures.looked_table() is None
     monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
     monkeypatch.setattr(fedgwc.figures, "looked_rivals", lambda: rivals)

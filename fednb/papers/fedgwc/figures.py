@@ -683,14 +683,22 @@ def looks() -> DataFrame | None:
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
-    """How many of the seeds of ``looks`` these runs have, and looks, in words."""
+    """How many of the seeds of ``looks`` these runs have, and looks, in words.
+
+    Of looks only where a rule is judged: at the middle ε, and as printed.
+    """
     seeds = {
         1: "One of the three seeds is run so far",
         2: "Two of the three seeds are run so far",
         3: "All three seeds are run",
     }[runs["seed"].nunique()]
-    least = runs["looks"].map(len).min()
-    return f"{seeds}; in every run each rule looks {least} times or more"
+    least, middle, most = (f"ε = {eps:g}" for eps in EPSILONS)
+    judged = runs[~runs["rule"].str.endswith((least, most))]
+    number = judged["looks"].map(len).min()
+    return (
+        f"{seeds}; with {middle}, and as printed, each rule looks {number} times or "
+        "more in every run"
+    )
 
 
 def looked_rivals() -> DataFrame | None:
