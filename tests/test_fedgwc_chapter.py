@@ -1067,6 +1067,17 @@ def test_the_page_takes_looks_in_by_itself(looked):
     assert "All three seeds are run" in shown_by("figures.looks()")[0]
 
 
+def test_least_sizes_stand_beside_the_least_one():
+    table = fedgwc.figures.least_sizes_table()
+    assert [*table.index] == [3, 6, 10, 15]
+    untested = fedgwc.figures.untested("α = 0.5")
+    own = untested[untested["row"] == fedgwc.figures.NO_TEST]
+    assert table.loc[3, "WAS"] == f"{own['was'].mean():z.2f}"
+    assert table.loc[15, "clusters"] == "1.0 (1.0 to 1.0)"
+    assert table.loc[15, "lead at equal rounds"] == "+0.0 (+0.0 to +0.0)"  # is FedAvg
+    assert table.loc[15, "WAS"] == "–"  # one cluster has none
+
+
 def test_looks_are_drawn_apart():
     assert fedgwc.figures.apart([5]) == [5]
     assert fedgwc.figures.apart([5, 6, 24, 25, 44, 45]) == [5, 25, 45]
