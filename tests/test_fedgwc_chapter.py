@@ -953,15 +953,15 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
     assert equal == {"2 clusters"}
     claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-    names = [claim.statement for claim in claims[:4]]
+    names = [claim.statement for claim in claims[:6]]
     assert names == [
         f"Separates visual domains: {setting} (rule as {rule})"
         for setting in ("noise, σ = 3", "blur, 6 pixels")
-        for rule in ("released", "corrected")
+        for rule in ("released", "printed", "corrected")
     ]
     assert {claim.verdict for claim in claims} == {"open"}  # a single seed
-    assert {claim.interval.mean for claim in claims[4:]} == {0.7}  # adjusted: levels
-    assert claims[4].unit == "adjusted Rand index"
+    assert {claim.interval.mean for claim in claims[6:]} == {0.7}  # adjusted: levels
+    assert claims[6].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
     assert fedgwc.figures.seeds_of_looks(runs) == (
         "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
@@ -972,14 +972,15 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
         claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-        assert {claim.verdict for claim in claims[2:]} == {verdict}
-        assert {claim.verdict for claim in claims[:2]} == {"open"}  # noise
+        assert {claim.verdict for claim in claims[3:]} == {verdict}
+        assert {claim.verdict for claim in claims[:3]} == {"open"}  # noise
     assert "by heart" in claims[0].why and claims[0].why.endswith("holds")
     judged = fedgwc.claims.headlines(claims)
-    assert len(judged) == 3 and all("released" in claim.statement for claim in judged)
+    assert len(judged) == 6  # as released and as printed
+    assert not any("corrected" in claim.statement for claim in judged)
     words = fedgwc.claims.on_looks(claims)
-    assert "As released, noise, σ = 3: open, blur, 6 pixels: holds, three" in words
-    assert words.endswith("three levels: holds.") and "ε = 6e-05" in words
+    assert "- as released: noise, σ = 3 *open*; blur, 6 pixels *holds*; three" in words
+    assert words.endswith("three levels *holds*") and "ε = 6e-05" in words
     assert fedgwc.claims.on_looks([]) == ""
 
 
@@ -1061,7 +1062,7 @@ def test_the_page_takes_looks_in_by_itself(looked):
     words, picture, _, table, verdicts = shown_by("figures.looks()", judged)
     assert "One of the three seeds is run so far; with ε = 6e-05" in words
     assert len(picture.axes) == 5 and len(table) == 6
-    assert "As released, noise, σ = 3: open" in verdicts
+    assert "as released: noise, σ = 3 *open*" in verdicts
     looked(4)
     looked(5)
     assert "All three seeds are run" in shown_by("figures.looks()")[0]
@@ -1116,8 +1117,9 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
     ]
     monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
     noise = "noise, σ = 3"
-    released, corrected = fedgwc.claims.at_first_split("It finds", "here", noise, 0.5)
-    assert released.verdict == "fails" and corrected.verdict == "not testable"
+    found = fedgwc.claims.at_first_split("It finds", "here", noise, 0.5)
+    verdicts = [claim.verdict for claim in found]
+    assert verdicts == ["fails", "not testable", "not testable"]
     runs = pd.DataFrame(lines)
     words = fedgwc.figures.first_splits(runs[runs["rule"] == names[0]])
     assert words == "0 of 3 split"

@@ -336,6 +336,13 @@ NOISE_IS_FIXED = (
     "our noise is drawn once for each image, so that clients can learn it by heart; "
     "the authors' code draws it anew at every access"
 )
+# The rules that are judged, and their names in the runs. The printed one was added
+# after a look, at the wish of a reader in the authors' place.
+RULES_JUDGED = {
+    "released": "released, ε = 6e-05",
+    "printed": "printed, whole matrix, ε = 1e-05",
+    "corrected": "corrected, ε = 6e-05",
+}
 RULE_JUDGED = "ε = 6e-05"  # the middle one of the three fixed before the first run
 
 
@@ -402,8 +409,8 @@ def at_first_split(
     if runs is None:
         return []
     out = []
-    for rule in ("released", "corrected"):
-        own = runs[runs["rule"] == f"{rule}, {RULE_JUDGED}"]
+    for rule, name_in_runs in RULES_JUDGED.items():
+        own = runs[runs["rule"] == name_in_runs]
         own = own[own["setting"] == setting]
         counts = (own["split"] > 0) | (own["looks"].map(len) >= 3)
         gains = own["ari"] if adjusted else own["rand"] - own["rand_of_one"]
@@ -445,25 +452,25 @@ def of_three_or_more(values: Sequence[float]) -> tuple[Interval, str]:
 
 
 def on_looks(found: Sequence[Claim]) -> str:
-    """What the runs of ``looks`` decide, in a sentence for each rule; "" without them.
+    """What the runs of ``looks`` decide, a line of a list for each rule; "" without.
 
     ``found`` are all claims.
     """
     names = {f"Separates visual domains: {setting}": setting for setting in STRONG}
     names["Groups clients by level of heterogeneity"] = "three levels"
-    sentences = []
-    for rule in ("released", "corrected"):
+    lines = []
+    for rule in RULES_JUDGED:
         said = []
         for claim in found:
             start, _, end = claim.statement.partition(" (rule as ")
             if start in names and end == f"{rule})":
-                said.append(f"{names[start]}: {claim.verdict}")
+                said.append(f"{names[start]} *{claim.verdict}*")
         if said:
-            sentences.append(f"As {rule}, {', '.join(said)}.")
-    if not sentences:
+            lines.append(f"- as {rule}: {'; '.join(said)}")
+    if not lines:
         return ""
-    words = f"The claims are judged at {RULE_JUDGED}, the middle one of three."
-    return " ".join([words, *sentences])
+    words = f"The claims, judged at {RULE_JUDGED}, the middle one of three, and as "
+    return "\n".join([f"{words}printed:", "", *lines])
 
 
 def spoken(number: int, what: str) -> str:

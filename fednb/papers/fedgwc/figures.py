@@ -822,8 +822,9 @@ def draw_looks(runs: DataFrame) -> Figure:
     style()
     settings = list(dict.fromkeys(runs["setting"]))
     names = list(dict.fromkeys(runs["rule"]))
+    short = [name.replace("whole matrix, ", "") for name in names]
     height = 0.7 + 0.28 * len(names)
-    fig = Canvas(figsize=(9.4, 0.4 + height * len(settings)))
+    fig = Canvas(figsize=(7.0, 0.4 + height * len(settings)))
     axes = fig.subplots(len(settings), 1, squeeze=False, sharex=True)[:, 0]
     for ax, setting in zip(axes, settings, strict=True):
         own = runs[runs["setting"] == setting]
@@ -831,8 +832,8 @@ def draw_looks(runs: DataFrame) -> Figure:
             y = names.index(line.rule) + 0.22 * (line.seed - own["seed"].mean())
             vain = [t for t, clusters, _ in line.looks if clusters == 1]
             split = [t for t, clusters, _ in line.looks if clusters > 1]
-            ring = {"mfc": "none", "mec": "0.5", "ms": 4, "ls": ""}
-            dot = {"color": COLOURS[0], "ms": 4, "ls": ""}
+            ring = {"mfc": "none", "mec": "0.5", "ms": 3.5, "ls": ""}
+            dot = {"color": COLOURS[0], "ms": 3.5, "ls": ""}
             for at, look, name in (
                 (vain, ring, "a look without a split"),
                 (split, dot, "a split"),
@@ -844,8 +845,8 @@ def draw_looks(runs: DataFrame) -> Figure:
             beside = ax.get_yaxis_transform()  # x in shares of the panel, y in lines
             place = (1.01, names.index(rule))
             words = first_splits(same)
-            ax.text(*place, words, va="center", fontsize=8, transform=beside)
-        ax.set_yticks(range(len(names)), names, fontsize=8.5)
+            ax.text(*place, words, va="center", fontsize=8.5, transform=beside)
+        ax.set_yticks(range(len(names)), short, fontsize=9)
         ax.set(ylim=(len(names) - 0.5, -0.5))
         ax.set_title(LOOKED_SPOKEN.get(setting, setting), loc="left")
     axes[-1].set(xlabel="round", xlim=(0, 1800))
