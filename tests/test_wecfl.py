@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fednb import data, models, partition, reference, store
+from fednb import data, models, partition, reference, store, tables
 from fednb.claims import mean_of
 from fednb.clustering import kmeans_objective
 from fednb.experiment import Task, describe, measure, run
@@ -1532,13 +1532,12 @@ def test_rows_stand_by_the_classes_that_their_models_tell_apart():
     frame = wecfl.figures.company()
     assert set(frame["seed"]) == set(wecfl.figures.own_scale()["seed"])
     seed = frame[frame["seed"] == 0].set_index(["row", "K"])
-    assert seed.loc[("FedAvg", 1), "classes"] == pytest.approx(
-        10
-    )  # all, in equal shares
+    one_for_all = seed.loc[("FedAvg", 1)]
+    assert one_for_all["classes"] == pytest.approx(10)  # all, in equal shares
     assert seed.loc[("LocalOnly", 200), "classes"] < 2  # two, in unequal shares
     own = wecfl.figures.own_scale()
     mine = own[own["row"].eq("FedAvg") & own["seed"].eq(0)]["accuracy_weighted"].item()
-    assert seed.loc[("FedAvg", 1), "accuracy_weighted"] == pytest.approx(mine, abs=1e-4)
+    assert one_for_all["accuracy_weighted"] == pytest.approx(mine, abs=1e-4)
     labels = [
         t.get_text() for t in wecfl.figures.draw_company().axes[0].get_yticklabels()
     ]
@@ -1570,3 +1569,27 @@ def test_without_runs_at_the_papers_scale_nobody_is_in_company(made_up):
     pretend_seeds(made_up, 0)
     assert len(wecfl.figures.company()) == 0
     assert wecfl.figures.company_in_words() == ""
+
+
+def test_told_their_number_wecfl_finds_the_clients_with_the_same_classes():
+    """What the page says, from the memberships of the records."""
+    records = tables.by_key(results("wecfl") / "scale_same_classes.json")
+    same, found = (
+        np.array(records[task.key]["metrics"]["curves"]["labels"][-1])
+        for task in wecfl.tasks.TABLES["scale_same_classes"]("paper")[:2]
+    )
+    assert len(np.unique(same)) == 20
+    assert ((same[:, None] == same) == (found[:, None] == found)).all()
+
+
+def test_the_control_at_the_papers_scale_waits_for_its_table(made_up):
+    """Seeds of the control alone are no seeds of the cell."""
+    pretend_seeds(made_up, 1)
+    path = made_up / "scale_same_classes.json"
+    for task in wecfl.tasks.TABLES["scale_same_classes"]("paper")[:4]:
+        store.append(path, pretend(task, 0.8))
+    wecfl.figures.own_scale.cache_clear()
+    own = wecfl.figures.own_cell("cifar10", "(3, 2)-class")
+    assert set(own["seed"]) == {0}
+    assert "Same pair of classes" in set(own["row"])
+    assert wecfl.claims.at_the_papers_scale() == []

@@ -19,7 +19,7 @@ import numpy as np
 from ... import data, metrics, partition
 from ...experiment import Task, commit
 from ..common import results
-from .tasks import SCALES, TABLES, TRAIN_ROWS, law
+from .tasks import SCALES, TABLES, TRAIN_ROWS, labels_in_some_order, law
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -133,7 +133,7 @@ def whole(dataset: str) -> tuple[np.ndarray, np.ndarray]:
     All classes have equally many images, and how many of them a client gets does not
     depend on the order.
     """
-    return np.arange(TRAIN_ROWS[dataset]) % CLASSES, np.arange(10_000) % CLASSES
+    return labels_in_some_order(TRAIN_ROWS[dataset]), labels_in_some_order(10_000)
 
 
 def write_majority(path: str | Path) -> None:
