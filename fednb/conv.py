@@ -35,11 +35,16 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     """A faster function of an NCHW batch that does what `module` does; None if unknown.
 
     `module` must be a (nested) `nn.Sequential` of Conv2d, BatchNorm2d, ReLU, MaxPool2d,
-    Flatten and Linear, with at least one pool. The function reads the module's own
-    parameters, buffers and `training` flag at each call, so that weights may be loaded
-    in place between calls. Forward hooks may not run; each thread needs its own module.
+    Flatten and Linear, with at least one pool. Before these may stand a layer of
+    another kind that changes the images, such as `models.DrawNoise`; it is called as it
+    is. The function reads the module's own parameters, buffers and `training` flag at
+    each call, so that weights may be loaded in place between calls. Forward hooks may
+    not run; each thread needs its own module.
     """
     layers = _pool_first(_leaves(module))
+    before: nn.Module = nn.Identity()
+    if layers and type(layers[0]) not in KNOWN:
+        before = layers.pop(0)
     kinds = [type(layer) for layer in layers]
     if nn.MaxPool2d not in kinds or any(kind not in KNOWN for kind in kinds):
         return None
@@ -52,6 +57,7 @@ def accelerate(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     def forward(x: Tensor) -> Tensor:
         if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
             return module(x)
+        x = before(x)
         if paired:
             x = _paired(first, x)
         else:

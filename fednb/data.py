@@ -1302,6 +1302,7 @@ def domains(
     alpha: float = 100.0,
     test: float = 0.2,
     official: bool = False,
+    anew: bool = False,
     seed: int = 0,
 ) -> tuple[Dataset, Partition]:
     """Deal a data set to clients that see it clean, noisy or blurred.
@@ -1309,10 +1310,15 @@ def domains(
     FedGWC's visual domains (Tables 4 and 7). `clients` counts the clients of each
     domain, the hidden clusters; each gets `size` training samples of the base, nearly
     uniform in class (`alpha`, see `partition.mixed`). As in the authors' code noise is
-    N(0, noise²) on every normalised pixel, though drawn once and for all, and blur is a
-    Gaussian of `blur` pixels before normalisation. Neither number is published. A share
-    `test` of the samples is for testing, or, with test=0 and `official`, official test
-    samples are, as `partition.match_test` deals them.
+    N(0, noise²) on every normalised pixel, and blur is a Gaussian of `blur` pixels
+    before normalisation. Neither number is published. A share `test` of the samples is
+    for testing, or, with test=0 and `official`, official test samples are, as
+    `partition.match_test` deals them.
+
+    Noise is drawn here, once for each image. The authors' code draws it whenever an
+    image is looked at. With `anew` it is left to the network: images stay clean, and
+    one channel more says how strong the noise of each pixel is. `models.noisy` makes a
+    network that draws it.
     """
     given = dict(locals())
     from scipy.ndimage import gaussian_filter
@@ -1328,6 +1334,7 @@ def domains(
         alpha=checks.number(least=0, infinite=True),
         test=checks.number(least=0, below=1),
         official=checks.flag,
+        anew=checks.flag,
         seed=checks.seed,
     )
     source = _images("domains", base)
@@ -1354,8 +1361,13 @@ def domains(
     mean = np.reshape(source.mean, (-1, 1, 1))
     std = np.reshape(source.std, (-1, 1, 1))
     x = (x - mean) / std
-    rng = np.random.default_rng([seed, 1])
-    x[noisy] += rng.normal(0, noise, x[noisy].shape)
+    if anew:
+        strength = np.zeros_like(x[:, :1])  # (N, 1, H, W)
+        strength[noisy] = noise
+        x = np.concatenate([x, strength], axis=1)
+    else:
+        rng = np.random.default_rng([seed, 1])
+        x[noisy] += rng.normal(0, noise, x[noisy].shape)
     dataset = _generated("domains", given, x, source.y[every_row], source.classes)
     return replace(dataset, note=source.note), _blocks(sizes, tests, truth)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -214,6 +214,28 @@ def mobilenet_v2(
     return nn.Sequential(
         net.features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *net.classifier
     )
+
+
+class DrawNoise(nn.Module):
+    """Add normal noise to images, drawn anew whenever they are looked at.
+
+    The last channel of the input is the standard deviation of a pixel's noise:
+    (N, C + 1, H, W) -> (N, C, H, W).
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Draw noise for each pixel and channel, in training and in evaluation."""
+        image = x[:, :-1]
+        strength = x[:, -1:]
+        return image + strength * torch.randn_like(image)
+
+
+def noisy(recipe: Callable[[], nn.Module]) -> nn.Sequential:
+    """A network that sees its images through noise, for ``domains(..., anew=True)``.
+
+    ``recipe`` makes the network behind the noise.
+    """
+    return nn.Sequential(DrawNoise(), recipe())
 
 
 def _weights(weights) -> dict[str, Tensor]:

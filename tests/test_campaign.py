@@ -2,11 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from fednb import data, models
 from fednb.experiment import run
 from fednb.identity import describe
 from fednb.methods import OCFL, BriggsHC, FedAvg, FedGWC
@@ -29,7 +31,7 @@ from .conftest import federation
 
 CAMPAIGN = {
     "ocfl": ["local_work_mnist", "local_work_fashion_mnist", "local_work_cifar10"],
-    "fedgwc": ["looks", "k_min", "emnist", "cifar100_long"],
+    "fedgwc": ["looks", "noise_anew", "k_min", "emnist", "cifar100_long"],
     "gcfl": ["epochs", "small_scale_mnist", "small_scale_cifar10"],
 }
 TABLES = [(paper, table) for paper, names in CAMPAIGN.items() for table in names]
@@ -233,6 +235,24 @@ def test_looks_has_the_settings_of_the_campaign():
     for task in tasks:
         if task.tags["row"] == "FeSEM":
             assert task.rounds * 40 == updates["FeSEM"] == updates["IFCA"]
+
+
+def test_noise_anew_changes_nothing_but_when_noise_is_drawn():
+    once = {
+        (task.seed, task.tags["setting"], task.tags["row"]): task
+        for task in fedgwc.tasks.looks("workstation")
+    }
+    tasks = fedgwc.tasks.noise_anew("workstation")
+    assert len(tasks) == 18  # three seeds, two strengths, three rows
+    for task in tasks:
+        setting = task.tags["setting"].replace("noise anew", "noise")
+        other = once[task.seed, setting, task.tags["row"]]
+        name = other.dataset.replace(" test=0.2,", " test=0.2, anew=True,")
+        law = partial(data.as_generated, name=name)
+        model = partial(models.noisy, recipe=other.model)
+        same = replace(other, dataset=name, partition=law, model=model)
+        assert task.key == same.key != other.key
+        assert task.curves == other.curves and task.rounds == other.rounds
 
 
 def test_every_partition_of_looks_can_be_dealt():

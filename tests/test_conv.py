@@ -15,7 +15,7 @@ from torch import nn
 
 from fednb import backends, conv
 from fednb.conv import accelerate, dense_gradients, keep_memory
-from fednb.models import linear, mlp
+from fednb.models import DrawNoise, linear, mlp
 from fednb.training import Local, one_thread
 
 from .conftest import federation
@@ -193,6 +193,18 @@ def test_unknown_modules_give_none():
         accelerate(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Dropout(), nn.MaxPool2d(2)))
         is None
     )
+
+
+def test_a_first_layer_of_another_kind_is_called_as_it_is(paired):
+    module = nn.Sequential(DrawNoise(), lenet())
+    x = torch.randn(4, 4, 16, 16)
+    torch.manual_seed(1)
+    expected = module(x)
+    torch.manual_seed(1)
+    torch.testing.assert_close(accelerate(module)(x), expected)
+    assert paired
+    assert accelerate(nn.Sequential(nn.Dropout(), nn.Flatten())) is None
+    assert accelerate(nn.Sequential()) is None
 
 
 def test_autocast_runs_the_plain_module(paired):

@@ -346,6 +346,7 @@ def bad(function, **arguments):
             alpha=[NAN, "a", None, -1, True],
             test=[*NUMBERS, 1, 2.0],
             official=[0, 1, None, "a"],
+            anew=[0, 1, None, "a"],
             seed=[-1, 1.5, None, "a", True],
         ),
     ],

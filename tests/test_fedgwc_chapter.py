@@ -116,6 +116,64 @@ def test_domains_with_official_test_samples():
     assert len(dataset.x) == sum(map(len, [*parts.train, *parts.test]))
 
 
+SMALL_NET = partial(models.mlp, 64, (16,), 10)
+
+
+def in_domains(more, model, **options):
+    """A federation of two clean and two other clients of the digits."""
+    name = f"domains('digits', (2, 2, 0), 40, {more}, test=0.4, seed=1)"
+    local = Local(0.05, steps=5, batch_size=8)
+    return Federation(*data.generate(name), model, local=local, seed=2, **options)
+
+
+def test_noise_to_be_drawn_anew_is_a_channel_of_its_own():
+    sizes = "'digits', (3, 2, 4), 60, noise=0.5, blur=1.5, test=0.4, seed=2"
+    once, parts = data.generate(f"domains({sizes})")
+    anew, same = data.generate(f"domains({sizes}, anew=True)")
+    assert anew.x.shape == (len(once.x), 2, 8, 8)
+    for k, truth in enumerate(parts.truth):
+        rows = np.concatenate([same.train[k], same.test[k]])
+        assert np.array_equal(same.train[k], parts.train[k])
+        assert (anew.x[rows, 1] == (0.5 if truth == 1 else 0)).all()
+        assert np.array_equal(anew.x[rows, 0], once.x[rows, 0]) == (truth != 1)
+    noise = once.x[:, 0] - anew.x[:, 0]  # of the one draw
+    assert noise[np.abs(noise) > 0].std() == pytest.approx(0.5, rel=0.03)
+
+
+def test_noise_is_drawn_at_every_look_and_by_the_seed():
+    layer = models.DrawNoise().eval()
+    image = torch.zeros(50, 3, 8, 8)
+    strength = torch.full((50, 1, 8, 8), 2.0)
+    strength[25:] = 0
+    x = torch.cat([image, strength], 1)
+    first, second = layer(x), layer(x)
+    assert first.shape == image.shape and not torch.equal(first, second)
+    assert float(first[:25].std()) == pytest.approx(2, rel=0.05)
+    assert torch.equal(first[25:], image[25:])
+    noisy = partial(models.noisy, SMALL_NET)
+    rows = []
+    losses = []
+    for workers in (1, 2):
+        fed = in_domains("noise=3.0, anew=True", noisy, workers=workers)
+        rows.append(fed.train(fed.start()[0]).theta)
+        losses.append(fed.loss(rows[-1]))
+    assert torch.equal(*rows) and torch.equal(*losses)
+
+
+def test_no_noise_drawn_anew_is_no_noise():
+    plain = in_domains("noise=0.0", SMALL_NET)
+    drawn = in_domains("noise=0.0, anew=True", partial(models.noisy, SMALL_NET))
+    theta = plain.start()
+    assert torch.equal(theta, drawn.start())
+    once, anew = (fed.train(theta[0]) for fed in (plain, drawn))
+    assert torch.equal(once.theta, anew.theta)
+    assert torch.equal(once.losses, anew.losses)
+    right = [
+        fed.evaluate(once.theta, torch.arange(4)).confusion for fed in (plain, drawn)
+    ]
+    assert torch.equal(*right)
+
+
 # --- what was never seen --------------------------------------------------------------
 
 

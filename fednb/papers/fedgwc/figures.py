@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,8 +87,10 @@ WATCHED_SPOKEN = {  # the watched runs in words
 }
 LEVEL_SIZES = {"levels": (16, 12, 12), "equal clients": (40,)}  # of table ``looks``
 LOOKED_SPOKEN = {  # its settings, where a name alone would leave something out
-    "noise, σ = 1": "half clean, half with noise, σ = 1",
-    "noise, σ = 3": "half clean, half with noise, σ = 3",
+    "noise anew, σ = 1": "half clean, half with noise, σ = 1, drawn anew",
+    "noise anew, σ = 3": "half clean, half with noise, σ = 3, drawn anew",
+    "noise, σ = 1": "half clean, half with noise, σ = 1, drawn once",
+    "noise, σ = 3": "half clean, half with noise, σ = 3, drawn once",
     "blur, 6 pixels": "half clean, half blurred by 6 pixels",
     "levels": "three levels: 16 clients with all classes, 12 with few, 12 with one",
     "equal clients": "equal clients: no split is right",
@@ -688,8 +690,11 @@ def split_by(course: DataFrame) -> str:
     return f"{first.iloc[0]:,}" if len(first) else "–"
 
 
+LOOKED = ("noise_anew", "looks")  # the tables with every look of each rule
+
+
 def looks() -> DataFrame | None:
-    """Every look of each rule in the runs of table ``looks``: a line per run and rule.
+    """Every look of each rule in the tables ``LOOKED``: a line per run and rule.
 
     ``looks`` are [round, clusters found, Rand index]; ``split`` is the round of the
     first split, 0 without one, ``rand`` and ``ari`` its Rand index, plain and adjusted,
@@ -697,31 +702,36 @@ def looks() -> DataFrame | None:
     """
     import pandas as pd
 
-    made = [task for task in _whole_seeds("looks") if task.tags["row"] == "Watch"]
-    if not made:
-        return None
-    records = tables.by_key(common.results("fedgwc") / "looks.json")
-    names = list(lookers(5))
     lines = []
-    for task in made:
-        final = records[task.key]["metrics"]["final"]
-        setting = str(task.tags["setting"])
-        sizes = LEVEL_SIZES.get(setting, (20, 20))
-        alone = metrics.rand_index(np.repeat(range(len(sizes)), sizes), np.zeros(40))
-        for r, name in enumerate(names):
-            line: dict[str, Any] = {"setting": setting, "seed": task.seed}
-            line |= {"rule": name}
-            line |= {"groups": len(sizes), "rand_of_one": alone}
-            line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
-            line |= {"rand": final.get(f"rand_{r}", alone)}
-            line |= {"ari": final.get(f"ari_{r}", 0.0)}  # 0: that of one big cluster
-            if len(sizes) == 1:
-                line |= {"rand": None, "ari": None}  # there is nothing to find
-            for score in ("was", "wadb"):
-                line[score] = final.get(f"{score}_{r}", np.nan)
-            lines.append(line)
+    for table in LOOKED:
+        for task in _whole_seeds(table):
+            if task.tags["row"] == "Watch":
+                records = tables.by_key(common.results("fedgwc") / f"{table}.json")
+                lines += _looks_of(task, records[task.key]["metrics"]["final"])
+    if not lines:
+        return None
     scores = ("rand", "ari", "was", "wadb")
     return pd.DataFrame(lines).astype(dict.fromkeys(scores, float))  # None is nan then
+
+
+def _looks_of(task: Task, final: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of `looks` for one run, from what was measured at its end."""
+    setting = str(task.tags["setting"])
+    sizes = LEVEL_SIZES.get(setting, (20, 20))
+    alone = metrics.rand_index(np.repeat(range(len(sizes)), sizes), np.zeros(40))
+    lines = []
+    for r, name in enumerate(lookers(5)):
+        line: dict[str, Any] = {"setting": setting, "seed": task.seed, "rule": name}
+        line |= {"groups": len(sizes), "rand_of_one": alone}
+        line |= {"looks": final[f"looks_{r}"], "split": final[f"split_{r}"]}
+        line |= {"rand": final.get(f"rand_{r}", alone)}
+        line |= {"ari": final.get(f"ari_{r}", 0.0)}  # 0: that of one big cluster
+        if len(sizes) == 1:
+            line |= {"rand": None, "ari": None}  # there is nothing to find
+        for score in ("was", "wadb"):
+            line[score] = final.get(f"{score}_{r}", np.nan)
+        lines.append(line)
+    return lines
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
@@ -744,11 +754,17 @@ def seeds_of_looks(runs: DataFrame) -> str:
 
 
 def looked_rivals() -> DataFrame | None:
-    """IFCA and FeSEM in the runs of table ``looks``, whole seeds only; None if none."""
-    made = [task for task in _whole_seeds("looks") if task.tags["row"] != "Watch"]
-    if not made:
+    """IFCA and FeSEM in the tables ``LOOKED``, whole seeds only; None if none."""
+    import pandas as pd
+
+    frames = []
+    for table in LOOKED:
+        made = [task for task in _whole_seeds(table) if task.tags["row"] != "Watch"]
+        if made:
+            frames.append(common.read("fedgwc", table, made))
+    if not frames:
         return None
-    return common.read("fedgwc", "looks", made)
+    return pd.concat(frames, ignore_index=True)
 
 
 def looked_table() -> DataFrame | None:
