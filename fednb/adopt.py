@@ -1,10 +1,10 @@
-"""Take records that wait for their chapter over into the book's results.
+"""Move records that wait for their chapter into the book's results.
 
-Runs to come are made by ``reproduce --due --out book/results/next/<paper>``, so that
-the tables of the book do not change under its text. When the chapter is told anew,
+New runs are made by ``reproduce --due --out book/results/next/<paper>``, so that the
+tables of the book do not change under its text. When the chapter has been rewritten,
 ``python -m fednb.reproduce <paper> --adopt`` moves them into
-``book/results/<paper>/<table>.json``. The old records that stood in for them go, and so
-do their notes in ``pending.json``.
+``book/results/<paper>/<table>.json``. The old records that stood in for them are
+removed, and so are their notes in ``pending.json``.
 """
 
 from __future__ import annotations

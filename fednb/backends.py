@@ -136,7 +136,11 @@ class Lean:
         given: Sequence[Tensor],
         kept: State | None,
     ) -> tuple[Tensor, State]:
-        """Train the worker's row from ``row`` (D,): losses (S,), optimiser's state."""
+        """Train one client from ``row`` (D,): its losses (S,), its optimiser's state.
+
+        The trained row is then in ``worker.row``. ``given`` is the client's line of
+        each of ``args``, and ``kept`` its optimiser's state of earlier rounds.
+        """
         module, flat, trained, *_ = worker
         P = self.layout.P
         buffers = self.layout.D - P
@@ -147,14 +151,14 @@ class Lean:
             state = tuple(tensor.clone() for tensor in kept)
         frozen: Tensor | None
         whole = correct is not None or local.optimizer == "adam"
-        if whole:  # these see the model as one vector
+        if whole:  # a correction and Adam see the model as one vector
             th = [flat[:P]]
             memory = [[tensor] for tensor in state]
             frozen = self.frozen
         else:  # plain SGD takes the gradients as they come, tensor by tensor: no copy
             th = [p.data for p in trained]
             memory = [self._trained_tensors(module, tensor) for tensor in state]
-            frozen = None  # no tensor of these is frozen
+            frozen = None  # frozen parameters are not in these lists
         index = plan.index.to(flat.device)
         shift = plan.shift
         if shift is not None:
@@ -215,22 +219,22 @@ class Lean:
         ``train`` evaluates in training mode. A model that draws random numbers draws
         them from streams that depend on ``seed`` and on the place of the task.
         """
-        # inputs, or numbers of samples, each to be replaced by its outputs
-        done = [list(x.split(batch)) for _, x in tasks]
-        pieces = [(i, j) for i, parts in enumerate(done) for j in range(len(parts))]
+        # batches of inputs, or of sample numbers; each is replaced by its outputs
+        batches = [list(x.split(batch)) for _, x in tasks]
+        pieces = [(i, j) for i, parts in enumerate(batches) for j in range(len(parts))]
 
         def predict_one(worker: Worker, k: int) -> None:
             i, j = pieces[k]
             worker.module.train(train)
             with torch.no_grad(), self._stream(seed + k, training=train):
                 worker.row.copy_(tasks[i][0])
-                x = done[i][j]
+                x = batches[i][j]
                 if samples is not None:
                     x = samples.index_select(0, x)
-                done[i][j] = worker.forward(x)
+                batches[i][j] = worker.forward(x)
 
         self._each(len(pieces), predict_one)
-        return [torch.cat(parts) for parts in done]
+        return [torch.cat(parts) for parts in batches]
 
     def _stream(self, seed: int, training: bool) -> AbstractContextManager:
         """The random stream of a model that draws in this mode; else nothing."""
@@ -472,9 +476,9 @@ class Batched:
     def _gradients(
         self, th: Tensor, buffers: Tensor, batch: Batch, amp: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Gradient (a, P) of each client's loss at its own parameters.
+        """Gradients (a, P) of the clients' losses, each at the client's parameters.
 
-        And (losses (a,), new buffers (a, D - P)).
+        Returned together with the losses (a,) and the new buffers (a, D - P).
         """
         layout = self.layout
         names = layout.names[layout.n_parameters :]
@@ -498,10 +502,10 @@ class Batched:
         return vmap(grad(loss_of, has_aux=True))(th, buffers, *batch)
 
     def _chunk_that_fits(self, plans: Sequence[Plan], rows: Tensor) -> int:
-        """Clients per pass.
+        """Number of clients per pass.
 
-        A client takes what two samples save for the backward pass, times two for
-        gradients, and some rows.
+        A client takes eight rows and, for each sample of a batch, twice what the sample
+        saves for the backward pass: its gradients take as much again.
         """
         if len(rows) == 0:
             return 1

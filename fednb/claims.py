@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .tables import Pair, Table
 
 VERDICTS = ("holds", "fails", "open", "not testable")
-RULE_ALONE = "by the book's rule alone: "  # then what `left_open` overruled
+RULE_ALONE = "by the book's rule alone: "  # then the verdict that `left_open` replaced
 MARKS = {"holds": "✓", "fails": "✗", "open": "○", "not testable": "–"}
 FOREST = """
 .fednb-forest { --holds: #00705a; --fails: #b04400; --open: #0072b2; }
@@ -171,9 +171,10 @@ class Claim:
 
 
 def left_open(claim: Claim, reason: str) -> Claim:
-    """The claim, open for this reason, with its interval and verdict kept in words.
+    """The claim as an open one, for this reason.
 
-    What is not decided anyway stays as it is.
+    Its interval and the verdict of the rule are kept in words. A claim that is open or
+    not testable anyway is returned as it is.
     """
     if claim.interval is None or claim.verdict == "open":
         return claim

@@ -48,7 +48,7 @@ def relabel(labels: Tensor | np.ndarray) -> Tensor:
 
 
 def num_clusters(labels: Tensor) -> int:
-    """How many clusters there are, if labels (K,) use all of 0, 1, ..., C - 1: C."""
+    """Number C of clusters in labels (K,), which must use all of 0, 1, ..., C - 1."""
     return int(labels.max()) + 1
 
 
@@ -280,13 +280,13 @@ def otsu_components(
     """Link every pair that attracts each other strongly: (K, K) -> (K,) labels.
 
     The end of GCFL's Algorithm 1: pairs with A_ab >= τ are linked, and the connected
-    parts are the clusters. τ is Otsu's threshold of the values above the diagonal. It
-    divides them into weak and strong ones with the largest variance between the two, at
-    the edge of one of ``bins`` equal bins from the lowest value to the highest, or
-    anywhere if ``bins`` is None. Otsu always finds two groups of values, whether there
-    are two or not; only if all values are equal, to six digits, there is one cluster.
-    A client without a link is a cluster of its own; with ``join`` it is linked to the
-    client that attracts it most.
+    parts are the clusters. τ is Otsu's threshold of the values above the diagonal: the
+    cut into weak and strong values with the largest variance between the two groups.
+    The cut lies at an edge of ``bins`` equal bins from the lowest value to the highest,
+    or anywhere if ``bins`` is None. Otsu always finds two groups of values, whether
+    there are two or not; only if all values are equal, to six digits, is there one
+    cluster. A client without a link is a cluster of its own; with ``join`` it is linked
+    to the client that attracts it most.
     """
     checks.argument("otsu_components", "bins", bins, BINS)
     values, above, low, high = _pairs(A)
@@ -333,8 +333,11 @@ def _pairs(A: Tensor | np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float
 
 
 def _otsu(values: np.ndarray, bins: int | None) -> float:
-    """The least value, or bin edge, of the strong among values in [0, 1]."""
-    if bins is None:  # every value is a bin; the cut is the next one after the weak
+    """Otsu's threshold τ for values in [0, 1]: values >= τ are strong.
+
+    τ is the edge of a bin or, if ``bins`` is None, the smallest strong value.
+    """
+    if bins is None:  # every value is a bin; τ is the value after the last weak one
         centres, counts = np.unique(values, return_counts=True)
         return float(centres[_last_weak(counts, centres) + 1])
     counts, edges = np.histogram(values, bins, range=(0, 1))
@@ -374,7 +377,7 @@ def by_distance(
     client i: two clients are alike if their distances to all clients are. ``"hdbscan"``
     takes distances; `hdbscan` says what ``noise`` means. ``"affinity"`` propagation
     takes similarities, -D; with ``swapped`` it is given the distances themselves, as in
-    OCFL's released code, so that it prefers the farthest clients as examples.
+    OCFL's released code, so that it prefers the farthest clients as exemplars.
     """
     checks.argument("by_distance", "clusterer", clusterer, CLUSTERER)
     checks.argument("by_distance", "k", k, checks.integer(1))
@@ -397,9 +400,9 @@ def by_distance(
 def affinity_propagation(S: Tensor | np.ndarray, seed: int = 0) -> Tensor:
     """Affinity propagation (Frey and Dueck 2007) of similarities (K, K): (K,) labels.
 
-    Clients choose examples among themselves. How many examples there are follows from
-    their preference, for which the median of S is taken. If the messages do not
-    converge, or all similarities are equal, there is one cluster.
+    Clients choose exemplars among themselves, one for each cluster. How many there are
+    follows from the parameter called preference, which is the median of S. If the
+    messages do not converge, or all similarities are equal, there is one cluster.
     """
     from sklearn.cluster import AffinityPropagation
 

@@ -220,10 +220,10 @@ def permutation(make: Make) -> None:
     moved = Partition(
         [parts.train[k] for k in order], [parts.test[k] for k in order], None
     )
-    there = go(method, federation(dtype=torch.float64))
+    original = go(method, federation(dtype=torch.float64))
     other = _permuted(method, order)
-    here = go(other, federation(parts=moved, ids=order, dtype=torch.float64))
-    gap = float((served(here) - served(there)[order]).abs().max())
+    permuted = go(other, federation(parts=moved, ids=order, dtype=torch.float64))
+    gap = float((served(permuted) - served(original)[order]).abs().max())
     _need(gap <= 1e-9, f"permuted clients get other models, off by {gap:.2g}")
 
 
@@ -306,7 +306,7 @@ def _same(first: Sequence[Any], second: Sequence[Any]) -> bool:
 
 
 def _permuted(method: Any, order: np.ndarray) -> Any:
-    """The method with what it says about single clients in their new order."""
+    """The method, with its labels (if it has any) in the clients' new order."""
     labels = getattr(method, "labels", None)
     if labels is None:
         return method

@@ -2,9 +2,9 @@
 
 `load(name)` tries, in this order: `<name>.npz` in the folder `root` or `$FEDNB_DATA`;
 torchvision's (for the medical sets, MedMNIST's) files in `$FEDNB_CACHE` or
-`~/.cache/fednb`; a download into that cache, which needs `fednb[papers]`. A set that
-cannot be had is a FileNotFoundError that says what was looked for, where, and what to
-do. `digits` is embedded in scikit-learn and needs neither file nor network.
+`~/.cache/fednb`; a download into that cache, which needs `fednb[papers]`. If a set
+cannot be found, a FileNotFoundError says what was looked for, where, and what to do.
+`digits` is embedded in scikit-learn and needs neither file nor network.
 
 An npz holds `train_images`, `train_labels`, `test_images`, `test_labels`: uint8 images,
 N x H x W (grey) or N x H x W x 3. Contents are verified: an npz by the checksum of the
@@ -1312,8 +1312,8 @@ def domains(
     uniform in class (`alpha`, see `partition.mixed`). As in the authors' code noise is
     N(0, noise²) on every normalised pixel, and blur is a Gaussian of `blur` pixels
     before normalisation. Neither number is published. A share `test` of the samples is
-    for testing, or, with test=0 and `official`, official test samples are, as
-    `partition.match_test` deals them.
+    for testing. With test=0 and `official`, clients are tested on official test samples
+    instead, dealt by `partition.match_test`.
 
     Noise is drawn here, once for each image. The authors' code draws it whenever an
     image is looked at. With `anew` it is left to the network: images stay clean, and
@@ -1400,9 +1400,9 @@ def shifted(
       a permutation drawn for this group.
 
     Each client gets `size` samples of the base, uniform in class (`alpha`, see
-    `partition.mixed`). A share `test` of them is for testing, or, with test=0 and
-    `official`, official test samples are. The server gets `server` official test
-    samples of each class that no client holds, as they are.
+    `partition.mixed`). A share `test` of them is for testing. With test=0 and
+    `official`, clients are tested on official test samples instead. The server gets
+    `server` official test samples of each class that no client holds, as they are.
     """
     given = dict(locals())
     _check_arguments(

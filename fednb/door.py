@@ -2,8 +2,8 @@
 
 A method is given a :class:`Fed`. It sees the number of clients ``K``, their sizes
 ``n``, and a few verbs; never a sample of a client, and never the hidden truth about
-clusters. Who judges a method is given a :class:`Judge`, which can do all that a `Fed`
-can and may look at samples, truth and traffic besides.
+clusters. The judge of a method is given a :class:`Judge`, which can do all that a `Fed`
+can, and may also look at samples, truth and traffic.
 
 :class:`~fednb.federation.Federation` is both. A view of it, such as a cluster as a
 federation of its own, is a `Fed` (see :mod:`fednb.views`). Tests hold every one of them
@@ -139,10 +139,10 @@ class Fed(Protocol):
         """
 
     def tickets(self) -> Tensor:  # (K,)
-        """A random number in [0, 1) for each client, whatever its place in the list.
+        """A random number in [0, 1) for each client, whatever the order of the clients.
 
-        ``sample`` takes the clients with the smallest ones. Gumbel numbers made of
-        them draw clients with unequal probabilities.
+        ``sample`` takes the clients with the smallest numbers. Turned into Gumbel
+        noise, they draw clients with unequal probabilities.
         """
 
     def draw(self) -> int:
@@ -196,7 +196,7 @@ class Fed(Protocol):
         IFCA chooses by it. ``on`` is ``"train"`` or ``"test"``; a client without such
         samples has nan. ``batches`` limits it to so many random batches of each client,
         from a random stream of its own: training meets the same batches as without.
-        Another ``draw`` takes other ones (give ``fed.draw()``).
+        A different ``draw``, such as ``fed.draw()``, gives different batches.
 
         With ``travels=False`` the clients have the rows: only losses are counted.
         """

@@ -368,7 +368,10 @@ def _check_state(state: Any, fed: Federation, method: Any) -> None:
 def _resume(
     path: Path, identity: dict[str, str], state: Any, fed: Federation, rounds: int
 ) -> tuple[History, int]:
-    """Bring a saved run back; refuse one of something else, or one too far on."""
+    """Bring a saved run back: its history, and how many rounds are done.
+
+    A run of another method or federation, or of more than ``rounds``, is refused.
+    """
     meta, trees = store.load_checkpoint(path)
     for name, mine in identity.items():
         if meta[name] != mine:
@@ -604,11 +607,10 @@ def sweep(
 
     ``path`` is the table's file. Every run is written, whole, into a file of its own as
     soon as it ends, and saved every ``save_seconds`` on the way: a sweep that was
-    killed goes on where it was, with the same files of its data sets. At the end, or
-    when it is stopped, the runs are collected into the table's file (see
-    :mod:`fednb.store`). A run that fails, or whose
-    process dies three times, does not stop the others; all failures are reported at the
-    end.
+    killed goes on where it was, if the files of its data sets are still the same. At
+    the end, or when it is stopped, the runs are collected into the table's file (see
+    :mod:`fednb.store`). A run that fails, or whose process dies three times, does not
+    stop the others; all failures are reported at the end.
 
     ``engine`` is ``"local"`` (one process per core, or ``n_jobs``; one job runs in this
     process), ``"dask"`` (the scheduler at ``address``), or ``"slurm"`` (submitit;

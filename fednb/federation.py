@@ -440,11 +440,11 @@ class Federation:
     # --- checkpoints ------------------------------------------------------------------
 
     def identity(self) -> str:
-        """A name that tells this federation from all that could give other results.
+        """A text that differs between federations that could give different results.
 
         It hashes the samples and who holds them, the network and its first row, the
-        loss, the random streams and all options; a checkpoint is resumed only by a
-        federation of the same name.
+        loss, the random streams and all options. A checkpoint is resumed only by a
+        federation with the same text.
         """
         module = self._build(0)
         first = self.start()[0].double().cpu().numpy()
@@ -534,8 +534,10 @@ class Federation:
         stream = self._stream(CLIENT, self._ids[k], self._visits[k])
         return plan(self._parts.train[k], local, stream)
 
-    def _some(self, k: int, samples: Tensor, batches: int, draw: int) -> Tensor:
-        """Random batches of client k's samples, all different."""
+    def _random_batches(
+        self, k: int, samples: Tensor, batches: int, draw: int
+    ) -> Tensor:
+        """Samples of client k for so many random batches, none of them twice."""
         rng = self._stream(LOOK, draw, self._ids[k])
         count = batches * (self.local.batch_size or len(samples))
         chosen = rng.permutation(len(samples))[:count]
@@ -554,7 +556,10 @@ class Federation:
         of_client = self._sample_lists(on)
         lists = [of_client[k] for k in who.tolist()]
         if batches is not None:
-            lists = [self._some(k, of_client[k], batches, draw) for k in who.tolist()]
+            lists = [
+                self._random_batches(k, of_client[k], batches, draw)
+                for k in who.tolist()
+            ]
         out = torch.empty(len(who), len(rows), dtype=self.dtype, device=self.device)
         if len(who) == 0:
             return out
@@ -626,8 +631,9 @@ class Federation:
     ) -> Tensor:  # (N, ...)
         """Outputs of row ``row[j]`` at sample ``index[j]``.
 
-        Equal rows stand together, and so do equal owners in them. With ``batch_stats``
-        a model meets one owner's samples at a time, for their statistics are its own.
+        Equal rows must be adjacent in ``row``, and equal owners adjacent within a row.
+        With ``batch_stats`` a model meets one owner's samples at a time, because it is
+        normalised by their statistics.
         """
         group = row
         if self.batch_stats:
@@ -707,16 +713,16 @@ class Federation:
         of: Tensor,
     ) -> Tensor | None:  # (N,)
         """Which samples are judged by a model that is not finite; None if none are."""
-        lost = _not_finite(rows)  # by row
+        bad_rows = _not_finite(rows)  # (C,)
         if votes.dim() == 1:
-            lost = lost[votes]  # by owner
+            bad_owners = bad_rows[votes]
         else:
-            lost = ((votes > 0) & lost).any(1)
-        broken = lost[owner] | ~probability.isfinite().all(1)
+            bad_owners = ((votes > 0) & bad_rows).any(1)
+        broken = bad_owners[owner] | ~probability.isfinite().all(1)
         if not bool(broken.any()):
             return None
-        lost = lost.index_fill(0, owner[broken], True)
-        clients = lost[of].nonzero()[:, 0].tolist()
+        bad_owners = bad_owners.index_fill(0, owner[broken], True)
+        clients = bad_owners[of].nonzero()[:, 0].tolist()
         self._report(
             clients[0],
             f"is served by a model with NaN or infinite values in round {self.t}, as "

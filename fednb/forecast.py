@@ -163,7 +163,7 @@ class Times:
 
 
 def kind(spec: dict[str, Any]) -> str:
-    """What runs of a table that differ in the seed only have in common."""
+    """Hash of a spec without its seed: runs that differ in the seed only share it."""
     spec = {name: value for name, value in spec.items() if name != "seed"}
     if method_name(spec) == "FixedClusters":  # random members are drawn by the seed
         spec["method"] = "FixedClusters"

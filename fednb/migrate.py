@@ -175,7 +175,7 @@ def difference(was: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def revisions(spec: dict[str, Any]) -> set[tuple[str, str]]:
-    """The names in a spec that carry a revision, with it."""
+    """The names in a spec that have a revision, each with its number."""
     return set(REVISIONS.findall(json.dumps(spec, ensure_ascii=False)))
 
 

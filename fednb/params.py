@@ -70,7 +70,7 @@ class Layout:
     def tensors(self, row: Tensor) -> dict[str, Tensor]:
         """View a row (D,), or its parameters (P,), as named tensors.
 
-        ``split`` makes the backward pass one ``cat``.
+        The backward pass of ``split`` is a single ``cat``.
         """
         sizes = self.sizes
         if len(row) == self.P:
@@ -79,9 +79,9 @@ class Layout:
         return {name: part.view(shape) for name, shape, part in parts}
 
     def bind(self, module: nn.Module) -> Tensor:  # (D,)
-        """Make the module's tensors views of one fresh row, and return it.
+        """Make the module's tensors views of one fresh row, and return that row.
 
-        Writing the row is loading a model.
+        Copying a model into the row then loads it into the module.
         """
         row = self.row(module)
         for name, start, shape in zip(
@@ -130,10 +130,11 @@ class Layout:
         return prefixes
 
     def last_layers(self, layers: int) -> Tensor:  # (D,)
-        """Mask of the columns of the last so many layers, a classifier's head.
+        """Mark the columns of a classifier's head, its last ``layers`` layers.
 
-        A layer is a module with a weight matrix or kernel. Norms that come after the
-        first layer of the head, and their statistics, belong to the head. 0: nothing.
+        Returns a boolean mask. A layer is a module with a weight matrix or kernel.
+        Norms that come after the first layer of the head, and their statistics, belong
+        to the head. With ``layers=0`` no column is marked.
         """
         owners = [name.rpartition(".")[0] for name in self.names]
         modules = list(dict.fromkeys(owners))  # in the order of the network

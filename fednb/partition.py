@@ -546,7 +546,10 @@ def _deal(y, counts, rng, test, min_size, truth=None) -> Partition:
 
 
 def _with_tests(samples, test, rng, truth=None) -> Partition:
-    """Clients with these samples (K index arrays in class order), a share for tests."""
+    """Hold out a share ``test`` of each client's samples for testing.
+
+    ``samples`` are K index arrays, each in class order.
+    """
     train = []
     tests = []
     for indices in samples:
@@ -601,9 +604,9 @@ def _even(holders, sizes, least=0) -> np.ndarray:
     Samples left over go to the holders in turn, so that the clients' totals even out.
     """
     h = np.maximum(holders.sum(0), 1)
-    # 0: next in turn for a sample left over
-    turn = (holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)) % h
-    counts = holders * (sizes // h + (turn < sizes % h))
+    # each holder's place in the queue for left-over samples; place 0 is served first
+    place = (holders.cumsum(0) - 1 - (sizes.cumsum() - sizes)) % h
+    counts = holders * (sizes // h + (place < sizes % h))
     short = np.flatnonzero((holders & (counts < least)).any(0)).tolist()
     _require(
         not short,

@@ -46,7 +46,8 @@ NAMES = {
 def svg(figure: Figure, texts: str, **options: Any) -> bytes:
     """A figure as SVG; the same figure gives the same bytes.
 
-    ``texts`` are outlines, "path", or stay texts, "none". ``options`` are savefig's.
+    With ``texts="path"`` words are drawn as outlines, with ``"none"`` they stay text.
+    ``options`` are savefig's.
     """
     import matplotlib as mpl
 
@@ -117,9 +118,9 @@ def class_map(
 ) -> Figure:
     """Draw how many samples of each class every client holds, as bubbles.
 
-    ``counts`` is (K, C); a bubble's area goes with it. With ``truth`` (K,), the hidden
-    clusters, clients are put in their order, and each cluster has a colour and a name
-    above it.
+    ``counts`` is (K, C); a bubble's area is proportional to its count. With ``truth``
+    (K,), the hidden clusters, clients are sorted by cluster, and each cluster has a
+    colour and a name above it.
     """
     counts = _matrix(counts, "counts")
     K, C = counts.shape
@@ -257,8 +258,7 @@ def spokes(
 
     When the colours are used up, the next clusters have hollow points. With ``weights``
     (K,) the mean is weighted and a point's area is its weight. ``names`` are written
-    into the points, such as the true cluster, when spokes and colours tell the one that
-    was found.
+    into the points: for instance the true clusters, if ``labels`` are those found.
     """
     xy = _matrix(xy, "xy")
     labels = _labels(labels, len(xy))
@@ -354,9 +354,9 @@ def dots(
 
     ``ours`` has a line per run with the tags ``rows`` and ``columns`` and the metric
     ``value``; ``paper`` one per cell. A dot is our mean, a thin bar goes from our least
-    to our greatest run, a diamond is the paper's number. Several scales of ours: give
-    ``ours_name`` as the name of a column that tells them apart. ``theirs`` names the
-    diamonds.
+    to our greatest run, a diamond is the paper's number. If ``ours`` has runs at
+    several scales, ``ours_name`` is the name of the column that tells them apart.
+    ``theirs`` names the diamonds.
     """
     from matplotlib.figure import Figure
 

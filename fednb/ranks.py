@@ -20,7 +20,7 @@ class CriticalDifferences(NamedTuple):
     """Which of several methods differ, judged by their ranks over many runs."""
 
     ranks: Series  # mean rank of each method, 1 is best, in that order
-    friedman: float  # p-value of: all methods are alike
+    friedman: float  # p-value of Friedman's test, whose null is: all methods are alike
     # for each pair, Wilcoxon's signed-rank test, adjusted by Holm; 1 on the diagonal
     p: DataFrame
     # maximal groups of neighbours in rank without significant differences
@@ -48,8 +48,8 @@ def critical_differences(
     scores = scores.dropna()
     if scores.shape[1] < 3 or len(scores) < 2:
         raise ValueError(
-            f"{scores.shape[1]} methods in {len(scores)} whole runs: Friedman needs 3 "
-            "and 2 at least"
+            f"{scores.shape[1]} methods in {len(scores)} runs without nan: Friedman "
+            "needs at least 3 methods and 2 runs"
         )
     x = scores.to_numpy(float)
     worst_last = x

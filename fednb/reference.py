@@ -579,9 +579,9 @@ def agglomerative(D, threshold: float, linkage: str = "average") -> list[int]:
 def pixel_curve(predict, start, end, saliency, step: int) -> list[float]:
     """Turn ``start`` into ``end`` (channels, height, width), ``step`` pixels at a time.
 
-    The most salient pixels come first. ``predict(image)`` is the probability of the
-    target class, here before each change and after the last. From the image to nothing
-    it is the deletion curve, from nothing to the image the insertion curve (Petsiuk et
+    The most salient pixels come first. Returns ``predict(image)``, the probability of
+    the target class, before the first change and after each one. If ``end`` is an empty
+    image, this is the deletion curve; if ``start`` is, the insertion curve (Petsiuk et
     al. 2018).
     """
     image = np.array(start)

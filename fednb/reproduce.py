@@ -246,10 +246,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def due(tasks: list[Task], committed: Path) -> list[Task]:
-    """The tasks without a committed record of clean code: with ``--out``, runs to come.
+    """The tasks that have no committed record, or one made by uncommitted code.
 
-    What is made in this way waits in ``book/results/next`` until its chapter is told
-    anew.
+    Their new records wait in ``book/results/next`` until the text of the chapter is
+    brought up to date.
     """
     records = store.finished(committed)
     sound = {k for k, r in records.items() if not r["commit"].endswith("-dirty")}

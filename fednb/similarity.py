@@ -75,8 +75,8 @@ def cosine(x: Tensor | np.ndarray) -> Tensor:
     """Cosine similarity of all pairs of rows: (K, D) -> (K, K) in [-1, 1].
 
     ⟨x_i, x_j⟩ / (‖x_i‖ ‖x_j‖). OCFL, Definition 4. The diagonal is exactly 1. A row of
-    zeros has no direction: its cosine is 1 with itself and 0 with every other row, also
-    if that is zero, too.
+    zeros has no direction: its cosine is 1 with itself and 0 with every other row, even
+    with another row of zeros.
     """
     x, peak = _rows(x)
     # a cosine does not depend on lengths: rescaled rows do not over- or underflow

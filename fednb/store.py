@@ -503,5 +503,5 @@ def _named_tuple(module: str, name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not (isinstance(found, type) and issubclass(found, tuple)):
-        raise StoreError(f"there is no tuple class {name} in {module}, loaded already")
+        raise StoreError(f"no tuple class {module}.{name} is loaded: import it first")
     return found

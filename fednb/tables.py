@@ -123,7 +123,9 @@ def frame(
         out.insert(len(out.columns), "course", courses, allow_duplicates=True)
     if out.columns.has_duplicates:
         twice = [*out.columns[out.columns.duplicated()]]
-        raise ValueError(f"a tag is called {twice}, as a column of the records is")
+        raise ValueError(
+            f"a tag is called {twice}, like a column of the records: rename the tag"
+        )
     return out
 
 
@@ -175,8 +177,8 @@ def _course(record: dict[str, Any]) -> DataFrame:
 def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
     """The record of each task; if some are missing, the error says how to make them.
 
-    A run that is still to be done again, because what it computes was mended, is stood
-    in for by its old record, see `pending`.
+    If a run must be repeated because its code was corrected, its old record is used
+    until then: see `pending`.
     """
     keys = [task.key for task in tasks]
     records = by_key(path)
@@ -198,7 +200,10 @@ def _records(tasks: Sequence[Task], path: Path) -> list[dict[str, Any]]:
 
 
 def by_key(path: str | Path) -> dict[str, dict[str, Any]]:
-    """The records of a table by key, with old ones under the keys they stand in for."""
+    """The records of a table by key.
+
+    A run that must be repeated has its old record under its new key.
+    """
     path = Path(path)
     records = {record["key"]: record for record in store.read(path)}
     for key, note in store.read_pending(path.parent).items():
@@ -208,7 +213,7 @@ def by_key(path: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def pending(tasks: Iterable[Task], path: str | Path) -> dict[str, str]:
-    """Runs of a table for which an old record stands in: what differs, by key."""
+    """The runs of a table that still use an old record: from key to what differs."""
     path = Path(path)
     have = {record["key"] for record in store.read(path)}
     notes = store.read_pending(path.parent)
@@ -278,7 +283,7 @@ def _need(frame: DataFrame, columns: Iterable[str]) -> None:
 
 
 def _keyed(frame: DataFrame, by: Sequence[str]) -> dict[tuple, dict[str, Any]]:
-    """Lines by what they say in ``by``, which must tell them apart."""
+    """Lines by their values in the columns ``by``; no two lines may agree in all."""
     lines: dict[tuple, dict[str, Any]] = {}
     for line in frame.to_dict("records"):
         key = tuple(line[name] for name in by)
@@ -311,11 +316,11 @@ def beside(
 
     The tags are named by ``rows=["K", "row"], columns=["dataset"]``. ``paper`` has the
     same tag columns, ``value``, and ``<value>_std`` where there is one, in the units of
-    ``frame``; with ``percent`` both are shares, and shown times 100. What only one side
-    has gets a dash on the other. Rows and columns come in the frame's order, then the
-    paper's. Our best of a column is bold; ``best=min`` where less is better.
-    ``theirs`` names the other side. The caption goes on by itself with profile, seeds
-    and data.
+    ``frame``; with ``percent`` both are shares, and shown times 100. A cell that only
+    one side has shows a dash for the other. Rows and columns come in the frame's order,
+    then the paper's. Our best of a column is bold; ``best=min`` where less is better.
+    ``theirs`` is the label of the paper's lines. Profile, seeds and data are added to
+    the caption.
     """
     by = [*rows, *columns]
     names = [value, f"{value}_std"]

@@ -134,7 +134,8 @@ Inputs = Tensor | Pixels  # both are indexed by sample
 class Plan(NamedTuple):
     """The batches of one client in one round, drawn before training."""
 
-    index: Tensor  # type: ignore[assignment]  # (S, B) rows; the first fills up gaps
+    # (S, B) sample numbers; short batches are filled up with the client's first sample
+    index: Tensor  # type: ignore[assignment]
     size: np.ndarray  # (S,) true batch sizes
     shift: Tensor | None  # (S, B, 3) crop offsets dy, dx in 0..8 and flip in 0..1
     seed: int  # for layers that draw random numbers of their own (dropout)
@@ -194,8 +195,9 @@ def descend(
 ) -> None:
     """One step of SGD with momentum, or of Adam, as torch.optim defines them, in place.
 
-    A model is given as one flat tensor (..., P) or in pieces; Adam wants it in one.
-    Columns that are ``frozen`` (P,) stay as they are, whatever their gradient.
+    ``th``, ``g`` and each list in ``state`` hold one flat tensor (..., P), or a tensor
+    for each parameter; Adam needs the flat form. Columns that are ``frozen`` (P,) stay
+    as they are, whatever their gradient.
     """
     if local.weight_decay:
         torch._foreach_add_(g, th, alpha=local.weight_decay)
@@ -315,7 +317,7 @@ class Seeded(TorchDispatchMode):
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in op.tags:
             return op(*args, **kwargs)
-        if _draws_elsewhere(op, args, kwargs):
+        if _needs_no_generator(op, args, kwargs):
             return op(*args, **kwargs)
         self.drew = True
         generator = self._generator(_device_of(args, kwargs))
@@ -353,8 +355,11 @@ def draws(module: nn.Module, x: Tensor) -> bool:
     return stream.drew
 
 
-def _draws_elsewhere(op: OpOverload, args: tuple, kwargs: dict) -> bool:
-    """Whether an operation that may draw was given a generator, or has no need to."""
+def _needs_no_generator(op: OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether a random operation has a generator already, or draws nothing this time.
+
+    Dropout at a rate of 0 draws nothing.
+    """
     if op is torch.ops.aten._fused_sdp_choice.default:  # only chooses a kernel
         return True
     names = _argument_types(op)

@@ -63,10 +63,10 @@ class View:
 class Subfederation(View):
     """Some clients of a federation, numbered 0, 1, ... within it.
 
-    ``members`` are their numbers in ``fed``, ascending. If ``sampled`` is given,
-    numbers of members in ``fed``, these are the clients that ``sample`` gives, whatever
-    size the method inside asks for; ``losses`` tells how they did. Otherwise ``sample``
-    draws among the members.
+    ``members`` are their numbers in ``fed``, ascending. Without ``sampled``, ``sample``
+    draws among the members. With ``sampled``, numbers of members in ``fed``, it returns
+    these clients, whatever size the method inside asks for, and ``losses`` holds their
+    losses.
     """
 
     def __init__(
@@ -181,8 +181,9 @@ def follow(state: Any, keep: Tensor) -> Any:
     method with one model for all, or one for each client. A row of theta that served
     only others is dropped. A row that serves nobody is the server's own, and stays.
     """
-    serves = torch.zeros(len(state.theta), dtype=torch.bool, device=keep.device)
-    stays = ~serves.index_fill(0, state.labels, True)
+    none = torch.zeros(len(state.theta), dtype=torch.bool, device=keep.device)
+    serves = none.index_fill(0, state.labels, True)
+    stays = ~serves
     stays[state.labels[keep]] = True
     place = stays.cumsum(0) - 1  # of each old row among those that stay
     return state._replace(theta=state.theta[stays], labels=place[state.labels[keep]])
@@ -215,8 +216,8 @@ def unpack(state: Any, method: Any) -> list[tuple[Tensor, Any]]:
     for c, theta in enumerate(state.theta.split(state.rows.tolist())):
         members = (state.clusters == c).nonzero()[:, 0]
         memory = [tensor[c] for tensor in state.memory]
-        model = kind(theta, state.labels[members] - first, *memory)
-        parts.append((members, model))
+        own_state = kind(theta, state.labels[members] - first, *memory)
+        parts.append((members, own_state))
         first += len(theta)
     return parts
 
@@ -367,7 +368,10 @@ class SharedTraining(View):
         return self.fed.snapshot()
 
     def restore(self, arrays: Snapshot) -> None:
-        """Take back what snapshot() gave; work that is no longer counted was done."""
+        """Take back what snapshot() gave.
+
+        Work done since then still counts in the end: ``spared`` is lowered by it.
+        """
         now = self.fed.snapshot()
         for name in COUNTERS:
             _add(self.spared, name, arrays[name] - now[name])
@@ -387,8 +391,8 @@ class SharedTraining(View):
     ) -> Update:
         """Train as ``fed.train`` does; what was trained before is looked up.
 
-        Only plain calls are: no correction of gradients, no change of `Local`, no other
-        number of values sent, and no optimiser that remembers earlier rounds.
+        Only plain calls are looked up: those without a correction of gradients, changes
+        of `Local` or ``sent``, and without an optimiser that remembers earlier rounds.
         """
         who = door.client_numbers("train", clients, self.K, self.device)
         rows = door.matrix_of_rows("train", theta, self.layout, self.dtype, self.device)

@@ -198,9 +198,9 @@ class Board(anywidget.AnyWidget):
 
     @property
     def busy(self) -> bool:
-        """Whether the browser is still at the last drawings, for ten seconds at most.
+        """Whether the browser is still drawing what was sent last.
 
-        Without a browser nobody is busy.
+        After ten seconds, or without a browser, the answer is False.
         """
         waiting = 0 < self.drawn < self.number
         return waiting and time.monotonic() - self._sent < 10
@@ -252,9 +252,9 @@ def heatmap(
     """A matrix (rows, columns) as coloured cells; NaN leaves a hole.
 
     ``x`` and ``y`` name its columns and rows. ``cmap="diverging"`` is white at zero.
-    Axes and colours mean the same in all frames of an explorer: as wide as the data of
-    all frames need, or as ``xlim``, ``ylim``, ``zlim`` say. This holds for the other
-    drawings too.
+    All frames of an explorer have the same axes and colours. These cover the data of
+    all frames, unless ``xlim``, ``ylim`` or ``zlim`` are given. This holds for the
+    other drawings too.
     """
     if np.ndim(z) != 2 or np.size(z) == 0 or cmap not in ("viridis", "diverging"):
         raise ValueError(
@@ -321,7 +321,8 @@ def text(text: str) -> dict:
 def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
     """What explore.js draws, as a plain dictionary.
 
-    Fields in ``lengths`` count from 0 if missing.
+    ``lengths`` says how many values a field must have; if it is None, it becomes
+    0, 1, 2, ...
     """
     if "series" in fields:
         fields["series"] = (

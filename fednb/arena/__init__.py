@@ -1,8 +1,9 @@
-"""The arena: all methods in the same worlds, equally tuned, ranked with their doubts.
+"""The arena: all methods in the same worlds, equally tuned, ranked with intervals.
 
-``worlds`` has ten federations with something hidden in them, ``methods`` who takes part
-and what of each is tuned, ``tasks`` the runs, and ``analysis`` what they say. `compare`
-sets a method of your own beside the stored ones.
+``worlds`` has ten federations with hidden structure, ``methods`` the methods and what
+is tuned of each, ``tasks`` the runs, ``analysis`` the evaluation of their records, and
+``figures`` the tables and pictures. `compare` sets a method of your own beside the
+stored ones.
 """
 
 from .comparison import Comparison, compare

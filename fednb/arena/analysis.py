@@ -456,13 +456,15 @@ def weighed(
 ) -> DataFrame:
     """Rows by a weighted score, 1 is best, and how often each comes first.
 
-    In every world each metric is stretched so that the worst row has 0 and the best
-    row 1. Traffic, ``bytes``, has a score of 1 for none, 1/2 for as much as FedAvg's,
-    1/3 for twice that. ``first`` is the share of draws
-    in which the row has the best score, when seeds are drawn again within each world,
-    and worlds, too, if there are several. Without ``told`` nobody knows the number of
-    groups. Rows that lack a number in some of the worlds are left out, and controls
-    that nobody can use.
+    In every world each metric is scaled so that the worst row has 0 and the best row 1.
+    Traffic, ``bytes``, has a score of 1 for none, 1/2 for as much as FedAvg's, 1/3 for
+    twice that. ``first`` is the share of bootstrap draws in which the row has the best
+    score: seeds are drawn again within each world, and worlds, too, if there are
+    several.
+
+    Methods that were told the right number of groups take part only with ``told``. Left
+    out are rows without a number in some world, rows with a wrong number of groups, and
+    three controls: oracle clusters, random clusters and the majority class.
     """
     import pandas as pd
 
@@ -512,10 +514,11 @@ def _scores(frame: DataFrame, value: str, among: Sequence[str]) -> np.ndarray:
 
 
 def pareto(frame: DataFrame, value: str = "accuracy", cost: str = "bytes") -> DataFrame:
-    """Mean of a metric and of a cost for each row, and whether another row beats both.
+    """Mean of a metric and of a cost for each row, and whether the row is efficient.
 
-    Only rows that are in every world are compared. ``efficient`` rows are those of the
-    Pareto front: nobody is at least as good for at most that cost, and better in one.
+    Only rows that are in every world are compared. ``efficient`` rows form the Pareto
+    front: no other row is at least as good at no higher cost, and better in one of
+    the two.
     """
     import pandas as pd
 

@@ -48,32 +48,32 @@ def compare(
     """Run a method in a world of the arena, and set it beside the stored results.
 
     It meets the same clients, samples, batches and first model as the stored runs, seed
-    by seed. Give it as many ``rounds`` as cost the world's budget of client updates;
-    without, it is taken to train the world's ``sampled`` clients once in a round.
-    Without ``lr`` the rate is chosen on validation samples, as for everybody else:
-    sweep other settings by calling with other methods.
+    by seed. Choose ``rounds`` such that they cost the world's budget of client updates.
+    The default is right for a method that trains the world's ``sampled`` clients once
+    in a round. Without ``lr`` the learning rate is chosen on validation samples, as for
+    the other methods. To try other settings of your method, call this function again.
 
     ``results`` is the folder with ``ranking.json``, by default the book's. If it has
     no runs of this world and profile, only ours are returned.
     """
     import pandas as pd
 
-    found = worlds(profile)
-    if world not in found:
-        raise ValueError(f"no world {world!r}: there are {', '.join(found)}")
-    place = found[world]
+    known = worlds(profile)
+    if world not in known:
+        raise ValueError(f"no world {world!r}: there are {', '.join(known)}")
+    chosen = known[world]
     if rounds is None:
-        rounds = max(2, place.updates // place.sampled)
+        rounds = max(2, chosen.updates // chosen.sampled)
     if lr is None:
-        lr = best_rate(method, place, rounds, profile, progress)
+        lr = best_rate(method, chosen, rounds, profile, progress)
     lines = []
     for seed in SCALES[profile].seeds:
-        task = _task(method, place, rounds, lr, seed, profile)
+        task = _task(method, chosen, rounds, lr, seed, profile)
         task = replace(task, measure=measure_arena)
         lines.append({"seed": seed} | _final(task, progress))
     ours = pd.DataFrame(lines)
-    against = _differences(ours, place, profile, _folder(results), value)
-    return Comparison(ours, against, lr, place.updates)
+    against = _differences(ours, chosen, profile, _folder(results), value)
+    return Comparison(ours, against, lr, chosen.updates)
 
 
 def _folder(results: str | Path | None) -> Path:

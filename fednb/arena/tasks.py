@@ -3,9 +3,9 @@
 ``tuning`` tries all settings of all methods in all worlds, on a deal of its own
 (``TUNING_SEED``), with half of the budget. A fifth of each client's training samples is
 set aside, and the setting with the best mean accuracy on these validation samples wins.
-No test sample is in these federations: tests are official test images, and the only
-such images here are those of the server, which GCFL looks at. The winners are
-published in ``chosen.csv``; ``python -m fednb.arena`` writes it from the records.
+These federations have no test samples. Tests use the official test images, and the only
+such images here are the few that the server holds for GCFL. The winners are published
+in ``chosen.csv``; ``python -m fednb.arena`` writes it from the records.
 
 ``ranking`` runs the winners on three other deals, with all training samples, and judges
 them on official test samples with the class shares of each client. Without

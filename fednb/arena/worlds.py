@@ -2,8 +2,8 @@
 
 A world says who holds which samples and how much training a run may spend. What is
 hidden is known to the judge only. Where there are hidden groups, there are four of
-them, in blocks of clients of equal number, so that one wrong guess about their number
-is wrong everywhere.
+equal size, each a block of consecutive clients. Their number is the same everywhere, so
+that a method told a wrong number is wrong in all these worlds.
 
 | name | data | who is like whom |
 |---|---|---|

@@ -39,14 +39,14 @@ class ActiveFL:
     of those who train is drawn uniformly. Before the first round all clients are asked
     for the loss of the initial model.
 
-    The presets are the baseline of FedCVR-Bolt. ``as_printed`` is α = (0.8, 1, 0),
-    which that paper calls Power-of-Choice's 2P candidates. ``as_released``, its code,
-    draws 2P candidates uniformly, asks them for their present mean loss, and chooses P
-    of them by a softmax.
+    The presets are the baseline of the FedCVR-Bolt paper. ``as_printed`` is α =
+    (0.8, 1, 0), which that paper calls equivalent to Power-of-Choice with 2P
+    candidates. ``as_released`` is its code: it draws 2P candidates uniformly, asks them
+    for their present mean loss, and chooses P of them by a softmax.
     """
 
     sampled: int | float = 10  # clients per round: a number, or a fraction
-    # α₁, share of clients, of lowest value, that the softmax excludes
+    # α₁, share of the clients that the softmax excludes: those with the lowest values
     alpha1: float = 0.75
     # α₂, inverse temperature: the larger, the more the highest values are preferred
     alpha2: float = 0.01

@@ -112,8 +112,8 @@ class AutoCFL:
     def vote(self, alike: Tensor, seed: int) -> tuple[Tensor, float]:
         """Labels (K,) of one spectral clustering, and its Davies–Bouldin score.
 
-        Its k-means draws the first centres by their position. So clients are sorted by
-        how much they are like all others, and their numbers do not matter.
+        Its k-means draws the first centres by row number. So clients are sorted first,
+        by how much they are like all others, and their numbers do not matter.
         """
         order = alike.sum(1).argsort(stable=True)
         best = best_spectral(alike[order][:, order], self.n_max, seed)

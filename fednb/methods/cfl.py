@@ -75,7 +75,7 @@ class CFL:
     # eps1 and eps2 are multiples of ``peak``, the longest mean update so far; False:
     # lengths
     relative: bool = True
-    # how far an update may be from its group's; 0: any split is taken
+    # γ_max: how different the two parts must be to be split; 0: any split is taken
     gamma_max: float = 0.0
     # how a cluster is cut in two: "complete" linkage, as in the released code;
     # "single": the paper's optimal cut
@@ -104,9 +104,10 @@ class CFL:
 
     @classmethod
     def as_released(cls, **changes: Any) -> CFL:
-        """The authors' notebook, whose lengths fit its network and data.
+        """The authors' notebook, whose thresholds are lengths for its network and data.
 
-        Its confusion of client numbers after the first split is not kept.
+        After the first split the notebook mixes up client numbers. This error is not
+        reproduced here.
         """
         released: dict[str, Any] = {"relative": False, "eps1": 0.4, "eps2": 1.6}
         return cls(**released | changes)

@@ -50,8 +50,8 @@ class CFLGP:
     """Group clients that would move the models in the same directions, remembered over
     many rounds.
 
-    In the released code the criterion is always the first model, and a client records
-    in its place how it moves the model of its own cluster: ``as_released``.
+    ``as_released``: in the released code the criterion is always the first model, but
+    what a client records for it is how it moves the model of its own cluster.
     """
 
     revision: ClassVar[int] = 2  # 2: the order of clients does not matter to k-means
@@ -139,8 +139,8 @@ class CFLGP:
     def partition(self, G: Tensor, old: Tensor, seed: int) -> Tensor:  # (K,)
         """Cluster the features G (K, C, d); most clients keep their ``old`` label (K,).
 
-        k-means draws its first centres by their position. So clients are sorted by the
-        length of their features, and their numbers do not matter.
+        k-means draws its first centres by row number. So clients are sorted first, by
+        the length of their features, and their numbers do not matter.
         """
         x = G.flatten(1).double()  # (K, C d)
         order = x.norm(dim=1).argsort(stable=True)

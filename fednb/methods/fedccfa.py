@@ -46,7 +46,8 @@ class State(NamedTuple):
 
     theta: Tensor  # (K, D)
     labels: Tensor  # (K,) 0, 1, …, K − 1
-    groups: Tensor  # (K, M) the first client of the group that shares a class's line
+    # (K, M) for each class, the lowest-numbered client of those that share its line
+    groups: Tensor
 
 
 @dataclass(frozen=True)

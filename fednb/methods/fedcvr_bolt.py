@@ -4,8 +4,8 @@ learning*, anonymous, 2025, under review (Algorithm 1).
 | paper | here |
 |---|---|
 | θ_gl, P, α_k | theta[0], sampled, fed.n / Σ fed.n |
-| θ_k, θ̄_k | seen[k], expected[k]: of D parameters, the ``columns`` |
-| C^d, known only by (C^d α)_k and C^d_kk | c_alpha[k, d], c_diag[k, d] |
+| θ_k, θ̄_k | seen[k], expected[k], each only in the ``columns`` that are compared |
+| C^d, of which only (C^d α)_k and C^d_kk are kept | c_alpha[k, d], c_diag[k, d] |
 | γ of Eq. 4; γ_t of Eq. 11; β | gamma; rate; beta |
 | ρ, C_p, j_p | cosine_similarity, coalitions, representatives |
 | v_k, π_p | total_reduction, boltzmann |
@@ -78,8 +78,8 @@ class State(NamedTuple):
     columns: Tensor  # (d,) the parameters looked at
     seen: Tensor  # (K, d) what each client sent last
     expected: Tensor  # (K, d) what it was expected to send
-    c_alpha: Tensor  # (K, d) float64
-    c_diag: Tensor  # (K, d) float64
+    c_alpha: Tensor  # (K, d) (C^d α)_k, float64
+    c_diag: Tensor  # (K, d) C^d_kk, the variance of each client's parameters, float64
 
 
 def _is_coalitions(value: Any) -> bool:
@@ -356,13 +356,14 @@ class FedCVRBolt:
         if self.coalitions != "kmeans":
             rows = normalize(rows)  # line 3
         # sorted, so that the order of clients does not matter
-        rows, code = rows.unique(dim=0, return_inverse=True)
+        rows, row_of = rows.unique(dim=0, return_inverse=True)
+        labels = row_of
         if len(rows) > P and self.coalitions == "kmeans":
-            code = weighted_kmeans(rows, code.bincount(), P, seed)[code]
+            labels = weighted_kmeans(rows, row_of.bincount(), P, seed)[row_of]
         elif len(rows) > P:
             kernel = KERNELS[self.coalitions]
-            code = spectral(kernel(rows, self.gamma), P, seed)[code]
-        return relabel(code)
+            labels = spectral(kernel(rows, self.gamma), P, seed)[row_of]
+        return relabel(labels)
 
     def choose_columns(self, layout: Layout, seed: int) -> Tensor:  # (d,)
         """Columns of the parameters looked at: all of a kind, or ``most`` of them."""

@@ -41,14 +41,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class FedEM:
-    """Every client trains every component, as strongly as it explains the client's
-    data; a mixture serves it. One component is FedAvg.
+    """Every client trains every component, weighted by how well it explains the
+    client's data, and is served by a mixture of them. One component is FedAvg.
     """
 
     components: int = 3  # how many models are mixed
     sampled: int | float = 1.0  # clients per round: a number, or a fraction
-    # by how much the losses are divided before they decide who explains a sample;
-    # large: all alike
+    # the losses are divided by this number in the E step: the larger, the more alike
+    # the weights of the components
     temperature: float = 1.0
     lr_scale: float = 1.0  # learning rate in multiples of the federation's
 

@@ -52,9 +52,11 @@ DRAWS = 199  # random matrices in the test against chance
 class State(NamedTuple):
     """The aggregator's state in each cluster, and what was learned from losses."""
 
-    theta: Tensor  # (R, D) with FedAvg inside one row for each cluster
+    theta: Tensor  # (R, D) with FedAvg as aggregator, one row for each cluster
     labels: Tensor  # (K,) the row that serves each client
-    clusters: Tensor  # (K,) 0 ... C - 1; labels, unless each client has its own model
+    # (K,) each client's cluster, 0 ... C - 1; equal to labels, unless each client has
+    # its own model
+    clusters: Tensor
     rows: Tensor  # (C,) how many of the R rows each cluster has
     memory: tuple[Tensor, ...]  # what else the aggregator keeps, each (C, ...)
     P: Tensor  # (K, K) expected perception; blocks across clusters are not used
@@ -101,8 +103,8 @@ class FedGWC:
     The aggregator is a method with one model, or one per client: see ``AGGREGATORS``.
     """
 
-    # 2: a vain attempt keeps the visits, the next one waits twice as long, a split must
-    # beat chance, and eigenvectors become clusters by a pivoted QR
+    # 2: an attempt without a split keeps the visits, the next one waits twice as long,
+    # a split must beat chance, and eigenvectors become clusters by a pivoted QR
     revision: ClassVar[int] = 2
 
     # how models are averaged in a cluster; its own ``sampled`` is not used
@@ -137,7 +139,8 @@ class FedGWC:
     # after an attempt without a split: "double" the patience each time; "reset" the MSE
     # to 1 and wait again; "always" try again in each round below ε
     retry: str = "double"
-    # pairs not sampled together since the last split take their row's mean; False: P
+    # pairs not sampled together since the last split take the mean of their row of P;
+    # False: they keep their entry
     fill: bool = True
     # a client is described by its column of P, v_k; False: by its row
     columns: bool = False
@@ -299,9 +302,9 @@ class FedGWC:
     def observe(
         self, seen: Seen, sampled: Tensor, losses: Tensor, n: Tensor, K: int
     ) -> Seen:
-        """Learn from the losses (|𝒫|, S) of sampled clients in a cluster of K.
+        """Update P, visits, MSE and calm from the losses (|𝒫|, S) of sampled clients.
 
-        ``n`` (|𝒫|,) are their numbers of samples.
+        ``n`` (|𝒫|,) are their numbers of samples, ``K`` is the size of their cluster.
         """
         P, visits, mse, calm = seen
         if self.weighted:
@@ -328,7 +331,7 @@ class FedGWC:
         return Seen(P, visits, new_mse, calm)
 
     def rate_of(self, visits: Tensor, share: float) -> Tensor | float:
-        """α_t of pairs with so many visits (n, n), if a share of the cluster trains."""
+        """α_t of pairs with these visits (n, n); ``share`` of the cluster trains."""
         if self.alpha == "mean":
             return 1 / visits
         if self.alpha == "share":
@@ -336,9 +339,10 @@ class FedGWC:
         return float(self.alpha)
 
     def due(self, calm: Tensor, sampled: int, K: int) -> bool:
-        """Whether to try to split a cluster of K clients.
+        """Whether to try to split a cluster of K clients in this round.
 
-        It was ``calm`` for so many rounds, in which ``sampled`` of them trained.
+        ``calm`` is the number of consecutive rounds with MSE < ε, and ``sampled`` the
+        number of clients that train in a round.
         """
         patience = self.patience
         if patience is None:
@@ -350,10 +354,11 @@ class FedGWC:
         return rest == 0 and times.bit_count() == 1
 
     def after_attempt(self, seen: Seen, members: Tensor, labels: Tensor) -> Seen:
-        """What is kept after the members (n,) of a cluster were given labels (n,).
+        """``seen`` after an attempt to split gave the members (n,) these labels (n,).
 
-        After a split the members' visits are counted anew, and the MSE is 1 again. An
-        attempt without a split changes nothing, unless ``retry`` says "reset".
+        After a split the members' visits are counted anew, and MSE and calm start again
+        at 1 and 0. An attempt without a split (all labels 0) changes nothing; with
+        ``retry="reset"`` it restarts MSE and calm.
         """
         was_split = bool(labels.any())
         visits = seen.visits
@@ -397,9 +402,9 @@ class FedGWC:
     def might_be_chance(
         self, best: Spectral, rows: Tensor, sampled: int, seed: int
     ) -> bool:
-        """Whether clients without groups would often be cut as well, by a random test.
+        """Whether random clients without groups often score as low as ``best``.
 
-        The p-value of this Monte Carlo test is (1 + draws that score as low) /
+        This is a Monte Carlo test, with the p-value (1 + draws that score as low) /
         (1 + draws). The draws use the same random numbers in every attempt, so the
         outcome depends on P only.
         """

@@ -12,7 +12,7 @@ local updating*, AAAI 2022 (Algorithm 1).
 
 What differs from the paper, or from its experiments:
 
-- It draws the clients of each cluster by v_s and averages them equally. Here all
+- The paper draws the clients of each cluster by v_s and averages them equally. Here all
   methods meet the same uniformly drawn clients, and the average is weighted by v_s,
   which aims at the same mean. With all clients in every round there is no difference.
 - λ belongs to the local training. The authors have 0.1, and 0.01 on CIFAR-10, with
@@ -48,7 +48,8 @@ class State(NamedTuple):
 class FedSoft:
     """Train one personal model per client, pulled towards a mixture of cluster models.
 
-    It serves the client, and the cluster models are weighted means of such models.
+    A client is served by its personal model. Each cluster model is a weighted mean of
+    the personal models.
     """
 
     revision: ClassVar[int] = 2  # 2: u counts samples; it was a softmax of mean losses

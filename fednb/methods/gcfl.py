@@ -79,8 +79,8 @@ class GCFL:
     gamma: float = 1.0
     # rounds over which attendance counts: one missed round is a tenth of it
     window: int = 10
-    # ζ, added to each distance. "small": far below the distances that matter, which are
-    # at most √2
+    # ζ, added to each distance. The paper only calls it "small": here it is far below
+    # the distances that matter, which are at most √2
     zeta: float = 0.01
     # distant clients hardly attract each other (Eq. 15); False: Eq. 14 alone
     shielded: bool = True

@@ -34,11 +34,11 @@ class State(NamedTuple):
 class IFCA:
     """Every client picks the model with the least loss on its own data and trains it.
 
-    With given models the choice is exact: no other choice has a lower Eq. 1a of the
-    WeCFL paper. HypCluster reads it as k hypotheses, each client served by its best. A
-    cluster that nobody picks keeps its model and may never be picked again: the outcome
-    depends on the initial models, which therefore differ. ``batches`` makes the choice
-    cheaper: it looks at so many random batches of each client instead of all its data.
+    For given models this choice is optimal: no other one gives a lower value of Eq. 1a
+    of the WeCFL paper. A cluster that nobody picks keeps its model and may never be
+    picked again, so the outcome depends on the initial models, which must differ. With
+    ``batches`` the choice is cheaper: the losses are computed on that many random
+    batches of each client instead of all its data.
 
     ``as_released`` is the baseline in the public code of WeCFL's authors (FedBase):
 
@@ -78,7 +78,7 @@ class IFCA:
 
     @classmethod
     def as_released(cls, clusters: int = 5) -> IFCA:
-        """FedBase: one object with many names, and a choice by three batches."""
+        """FedBase: clusters share one network; clients choose by three batches."""
         return cls(clusters, aliased=True, batches=3, pairwise=True, new_optimizer=True)
 
     @classmethod
@@ -146,12 +146,13 @@ def choose_pairwise(
 def train_aliased(
     fed: Fed, theta: Tensor, labels: Tensor, clients: Tensor, **changes: Any
 ) -> Tensor:  # (C, D)
-    """Train every object client after client; then the picked clusters are one object.
+    """Train each cluster's object client after client, then merge the picked clusters.
 
-    Clusters with equal rows are one object already, the server's. The server averages
-    cluster after cluster into that object, so that in the end it holds the model of the
-    last cluster that had an object of its own. If there is none, it holds what the
-    clients, one after the other, made of the shared object.
+    Returns the models of all clusters. Clusters with equal rows share an object
+    already: the server's. The server averages the picked clusters into that object, one
+    after the other, and all of them share it from then on. So it ends with the model of
+    the last picked cluster that had an object of its own. If there is none, it ends
+    with what the clients made of the shared object.
     """
     same = (theta[:, None] == theta).all(2)  # (C, C)
     object_of = same.long().argmax(1)  # (C,) the first cluster with the same object

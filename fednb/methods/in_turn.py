@@ -34,7 +34,7 @@ class InTurn:
     filled up with clients of the next.
     """
 
-    revision: ClassVar[int] = 2  # 2: clients that trained together part again
+    revision: ClassVar[int] = 2  # 2: the order is drawn anew for every cycle
 
     sampled: int | float = 10  # clients per round: a number, or a fraction
 

@@ -2,9 +2,9 @@
 Sattler, Müller, Samek, *Clustered federated learning: model-agnostic distributed
 multitask optimization under privacy constraints*, IEEE TNNLS 2021.
 
-It cannot be pinned down. That reference is CFL's, for which the GCFL paper in turn
-cites IFCA's; no text or code tells what "MT" (multi-task?) changes. What can be said is
-that the tables hold a *post-training* CFL and an *in-training* MTCFL. So this is the
+It cannot be pinned down. The reference is that of CFL (and for CFL the GCFL paper cites
+IFCA), and no text or code tells what "MT" (multi-task?) changes. All we know is that
+the tables hold a *post-training* CFL and an *in-training* MTCFL. So this is the
 part of Sattler's algorithm that needs no stationary point: its test of the gap between
 two groups' updates, made in every round. It is our reading, and its row in a table
 should say so.

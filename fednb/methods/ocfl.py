@@ -188,8 +188,8 @@ class OCFL:
     def should_split(self, temperatures: Tensor, t: int) -> bool:
         """Whether to split in round t, given the last w + 1 temperatures.
 
-        The moving averages of w rounds that end now and one round ago differ only in
-        the newest and the oldest temperature.
+        Two consecutive moving averages over w rounds differ only in the newest and the
+        oldest temperature, so it is enough to compare these two.
         """
         if self.at is not None:
             return t + 1 == self.at
@@ -252,10 +252,10 @@ def start_clusters(
 def temperature(Gamma: Tensor, p: float = 2) -> Tensor:
     """T(Γ) = ‖Γ‖_p / λ with λ = (n (n − 1) 2^p)^(1/p) (Definition 7).
 
-    It says how much n clients disagree, in [0, 1]. Γ (n, n) holds cosine distances, of
-    which all but the diagonal could be 2 if they were free. They are not: with p = 2 no
-    Γ is hotter than √(n / (2 (n − 1))), two camps of equal size that pull in opposite
-    directions.
+    It says how much n clients disagree, in [0, 1]. Γ (n, n) holds cosine distances, and
+    λ is the norm of a matrix that is 2 everywhere off the diagonal. But more than two
+    clients cannot all be opposite to each other. So with p = 2 the largest possible T
+    is √(n / (2 (n − 1))), for two groups of equal size with opposite directions.
     """
     checks.argument("temperature", "p", p, checks.number(least=1, infinite=True))
     shape = tuple(Gamma.shape)

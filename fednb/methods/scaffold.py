@@ -37,10 +37,11 @@ class State(NamedTuple):
 class SCAFFOLD:
     """FedAvg whose clients correct each gradient by how they differ from the others.
 
-    A client's control is the mean gradient of its last visit, so ``control`` minus
-    its own control is what its gradients lack to be everybody's. While all controls
-    are zero, as in the first round, SCAFFOLD is FedAvg. The mean gradient is read off
-    the distance that the client went, which needs plain SGD: momentum is switched off.
+    A client's control is its mean gradient in the last round in which it trained. So
+    ``control`` minus its own control estimates how the mean gradient of all clients
+    differs from its own. While all controls are zero, as in the first round, SCAFFOLD
+    is FedAvg. The mean gradient is computed from the distance that the client went,
+    which needs plain SGD: momentum is switched off.
     The control travels beside the model, so that twice as many bytes are sent.
     """
 
@@ -62,9 +63,9 @@ class SCAFFOLD:
     def init(self, fed: Fed) -> State:
         """Initialise x; all controls are zero."""
         theta = fed.start()
-        nobody = torch.zeros_like(fed.n)
+        labels = torch.zeros_like(fed.n)
         controls = torch.zeros_like(theta).repeat(fed.K, 1)
-        return State(theta, nobody, torch.zeros_like(theta[0]), controls)
+        return State(theta, labels, torch.zeros_like(theta[0]), controls)
 
     def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1."""

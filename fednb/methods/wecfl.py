@@ -49,8 +49,8 @@ class WeCFL:
     # the part of a model that is compared, g_i: all fully connected layers, "dense"
     # (printed); weights of the "last" one (released); or "all" parameters
     representation: str = "dense"
-    # between two models: squared "euclidean"; or "cosine", the same after both are
-    # scaled to length one
+    # distance between two models: squared "euclidean"; or "cosine", which scales both
+    # to length one first
     distance: str = "euclidean"
     # how much a client counts in clustering, λ_i: by its "samples" or "batches", or all
     # "equal"
@@ -101,8 +101,8 @@ class WeCFL:
     def step(self, state: State, fed: Fed, t: int) -> State:
         """Run one round of Algorithm 1.
 
-        It is entered at the Distribution step: before the first one no client has a
-        model to be clustered by.
+        It starts with the Distribution step, because in the first round no client has
+        a trained model yet by which it could be clustered.
         """
         # Distribution: send H_k to its clients. Local update: Q steps give ω_i
         trained = fed.train(state.theta[state.labels]).theta
@@ -121,14 +121,14 @@ class WeCFL:
         return State(theta, labels)
 
     def represent(self, theta: Tensor, fed: Fed) -> Tensor:
-        """The part (n, d) of rows (n, D) that is clustered: g of models, G of centres.
+        """The part (n, d) of models or centres (n, D) by which clients are compared.
 
-        See the function of this name.
+        It applies the function `represent` with the fields of this method.
         """
         return represent(theta, fed.layout, self.representation, self.distance)
 
     def last_centres(self, state: State, fed: Fed, g: Tensor, t: int) -> Tensor:
-        """G (C, d) of the last round; in the first, rows of g (K, d) at random."""
+        """Centres G (C, d) of the last round; in round 0 random rows of g (K, d)."""
         if t == 0:
             return g[fed.sample(len(state.theta))]
         return self.represent(state.theta, fed)

@@ -37,10 +37,11 @@ class PresetError(ValueError):
 class Form:
     """Widgets for the fields of a dataclass instance.
 
-    ``form.value()`` builds an instance of what the widgets say, or raises the class's
-    own sentence. ``form.set(instance)`` turns the widgets. ``on_change`` is called
-    after each change by hand; fields in ``without`` keep the value they have.
-    ``form.view`` shows all widgets with their notes.
+    ``form.value()`` builds an instance from the widgets' values, or raises the class's
+    own error. ``form.set(instance)`` moves the widgets to the values of that instance.
+    ``on_change`` is called after each change by hand, and once after ``set``. Fields in
+    ``without`` have no widget and keep their value. ``form.view`` shows all widgets
+    with their notes.
     """
 
     def __init__(

@@ -129,7 +129,10 @@ def some_clients(K: int) -> list[int]:
 
 
 def similarity(arm: Arm) -> dict:
-    """What the method clusters on, if its state has such a matrix; else directions."""
+    """The matrix that the method clusters on, or cosines of the clients' last updates.
+
+    See `pairs`.
+    """
     matrix, name = pairs(arm)
     some = some_clients(len(matrix))
     title = "how alike two clients look"

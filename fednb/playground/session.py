@@ -137,7 +137,7 @@ class PausableBackend:
 
 
 class Arm:
-    """One method on its way: what it has done so far, for whoever wants to look."""
+    """The run of one method, whose progress other threads may read at any time."""
 
     def __init__(self, name: str, task: Task) -> None:
         self.name = name

@@ -1,7 +1,8 @@
 """What a person chose in the playground: as tasks to run, and as code to keep.
 
-A ``Settings`` is checked as a whole by ``federation()``: the library's own sentences
-tell what does not fit. ``LAWS`` and ``MODELS`` list what is offered.
+A ``Settings`` checks only some of its fields. Whether they fit together shows when its
+tasks make their federations: the library's own errors say what does not fit. ``LAWS``
+and `networks_for` list what is offered.
 """
 
 from __future__ import annotations
