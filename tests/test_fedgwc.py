@@ -28,7 +28,7 @@ from fednb.methods import (
     PerFedAvg,
     PFedMe,
 )
-from fednb.methods.fedgwc import gaussian_rewards, groupless
+from fednb.methods.fedgwc import Seen, gaussian_rewards, groupless
 from fednb.metrics import adjusted_rand
 from fednb.papers import fedgwc
 from fednb.training import Local
@@ -504,7 +504,8 @@ def observed(method, K, sampled, rounds, noise=0.3, seed=0):
     """
     rng = np.random.default_rng(seed)
     P = torch.full((K, K), method.initial / K**2, dtype=torch.float64)
-    seen = (P, torch.zeros_like(P), torch.ones(()), torch.zeros((), dtype=torch.int64))
+    calm = torch.zeros((), dtype=torch.int64)
+    seen = Seen(P, torch.zeros_like(P), torch.ones(()), calm)
     for t in range(rounds):
         S = torch.from_numpy(np.sort(rng.choice(K, sampled, replace=False)))
         losses = (
@@ -540,7 +541,7 @@ def test_observe_by_hand():
     )
     omega = reference.gaussian_rewards(losses.numpy())
     P = torch.arange(25, dtype=torch.float64).view(5, 5) / 25
-    seen = (P, torch.zeros_like(P), torch.tensor(1.0), torch.tensor(4))
+    seen = Seen(P, torch.zeros_like(P), torch.tensor(1.0), torch.tensor(4))
     want, change = P.numpy().copy(), 0.0
     for i, k in enumerate((0, 2, 3)):  # Eq. 3
         for j in (0, 2, 3):
@@ -572,7 +573,7 @@ def test_observe_by_hand():
 def test_p_is_the_mean_reward_of_a_pairs_rounds():
     rng, method = np.random.default_rng(0), FedGWC(normalise=False)
     P = torch.rand(5, 5, dtype=torch.float64)  # the initial value has no say
-    seen, rewards = (P, 0 * P, torch.tensor(1.0), torch.tensor(0)), {}
+    seen, rewards = Seen(P, 0 * P, torch.tensor(1.0), torch.tensor(0)), {}
     for _ in range(12):
         S, losses = np.sort(rng.choice(5, 3, replace=False)), rng.uniform(size=(3, 4))
         seen = method.observe(

@@ -106,11 +106,12 @@ class CFLGP:
         trained = fed.train(before, clients).theta  # the model of one's cluster
         updates_so_far = t // self.period
         if t % self.period == 0 and updates_so_far < self.updates:
-            c = 0  # the criterion: model c
             move = (trained - before)[:, columns]
-            if self.criterion == "cycle":
+            if self.criterion == "cycle":  # the criterion is model c
                 c = updates_so_far % len(theta)
                 move = self.moves_of(c, fed, state, clients, move)
+            else:  # as released: recorded as if for the first model
+                c = 0
             G = G.clone()
             asked = asked.clone()
             asked[clients, c] += 1

@@ -306,29 +306,41 @@ class FedGWC:
 
         ``n`` (|𝒫|,) are their numbers of samples, ``K`` is the size of their cluster.
         """
-        P, visits, mse, calm = seen
+        share = len(sampled) / K
+        pairs = (sampled[:, None], sampled)
+        visits = seen.visits.index_put(pairs, seen.visits[pairs] + 1)
+        rewards = self.rewards(losses, n)  # l. 11: Eq. 1
+        # l. 13: Eq. 3, P_kj ← (1 - α) P_kj + α ω_k
+        alpha = self.rate_of(visits[pairs], share)
+        change = alpha * (rewards[:, None] - seen.P[pairs])
+        P = seen.P.index_put(pairs, seen.P[pairs] + change)
+        mse = self.mse_of(change, seen.mse, K)  # l. 14: how far P moved
+        calm = torch.where(mse < self.eps, seen.calm + 1, 0)
+        return Seen(P, visits, mse, calm)
+
+    def rewards(self, losses: Tensor, n: Tensor) -> Tensor:  # (|𝒫|,)
+        """ω (Eq. 1) of clients with losses (|𝒫|, S) and ``n`` (|𝒫|,) samples."""
         if self.weighted:
-            rewards = gaussian_rewards(losses, n)  # l. 11: Eq. 1
+            rewards = gaussian_rewards(losses, n)
         else:
             rewards = gaussian_rewards(losses)
         if self.normalise:
             rewards = rewards / rewards.sum()
-        share = len(sampled) / K
-        pairs = (sampled[:, None], sampled)
-        visits = visits.index_put(pairs, visits[pairs] + 1)
-        # l. 13: Eq. 3, P_kj ← (1 - α) P_kj + α ω_k
-        alpha = self.rate_of(visits[pairs], share)
-        change = alpha * (rewards[:, None] - P[pairs])
-        P = P.index_put(pairs, P[pairs] + change)
-        # l. 14: MSE of the pairs sampled now, or of all
-        size = len(sampled)
+        return rewards
+
+    def mse_of(self, change: Tensor, before: Tensor, K: int) -> Tensor:  # ()
+        """Mean squared ``change`` (|𝒫|, |𝒫|) of P in a cluster of K clients.
+
+        With ``ema`` it is smoothed: ``before`` is its value in the round before.
+        """
+        size = len(change)
+        share = size / K
         if self.whole_matrix:
             size = K
-        new_mse = change.square().sum() / size**2
+        mse = change.square().sum() / size**2
         if self.ema:
-            new_mse = (1 - share) * mse + share * new_mse
-        calm = torch.where(new_mse < self.eps, calm + 1, 0)
-        return Seen(P, visits, new_mse, calm)
+            mse = (1 - share) * before + share * mse
+        return mse
 
     def rate_of(self, visits: Tensor, share: float) -> Tensor | float:
         """α_t of pairs with these visits (n, n); ``share`` of the cluster trains."""
