@@ -317,6 +317,31 @@ def test_names_of_names_stand_side_by_side(book):
     assert start >= end - 1
 
 
+def test_a_picture_can_be_enlarged_on_a_phone(book):
+    browser = book("papers/gcfl", width=390)
+    browser.js(UNFOLD)
+    find = "const [one] = [...document.querySelectorAll('img.fednb-figure')]"
+    find += ".filter((picture) => picture.getAttribute('width') > 600);"
+    widths = f"{find} return [one.clientWidth, one.parentElement.clientWidth];"
+    click = f"{find} one.nextElementSibling.click();"
+    shrunk, place = browser.js(widths)
+    assert shrunk <= place
+    browser.js(click)
+    own, place = browser.js(widths)
+    assert own > 600 > 390 > place
+    assert browser.js("return document.documentElement.scrollWidth") <= 390
+    browser.js(click)
+    assert browser.js(widths) == [shrunk, place]
+
+
+def test_wide_screens_have_no_button_to_enlarge(book):
+    browser = book("papers/gcfl")
+    assert browser.js(
+        "return [...document.querySelectorAll('.fednb-enlarge')]"
+        ".every((button) => getComputedStyle(button).display === 'none')"
+    )
+
+
 def test_the_introduction_leads_to_the_first_chapter(book):
     browser = book("intro")
     following = browser.find("a.right-next").get_attribute("href")

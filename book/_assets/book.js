@@ -43,6 +43,24 @@ window.addEventListener("DOMContentLoaded", () => {
   for (const table of document.querySelectorAll("article table:has(tbody th + th)")) observer.observe(table);
 });
 
+// Letters in a picture that a narrow screen shrinks are small. A button, which fednb.css shows on such screens, gives the
+// picture its own size, and it scrolls.
+function addEnlarge(picture) {
+  const button = document.createElement("button");
+  const tell = (large) => {
+    button.textContent = large ? "Fit to screen" : "Enlarge";
+    button.setAttribute("aria-pressed", large);
+    picture.style.maxWidth = large ? "none" : "100%";
+  };
+  button.className = "fednb-enlarge";
+  button.onclick = () => tell(picture.parentElement.classList.toggle("fednb-large"));
+  tell(false);
+  picture.after(button);
+}
+window.addEventListener("DOMContentLoaded", () => {
+  for (const picture of document.querySelectorAll("article img.fednb-figure")) addEnlarge(picture);
+});
+
 // On paper folds are open, but for folded code, which fednb.css leaves out; afterwards those that the reader had closed are closed again.
 let opened = [];
 window.addEventListener("beforeprint", () => {
