@@ -58,7 +58,8 @@ function addEnlarge(picture) {
   picture.after(button);
 }
 window.addEventListener("DOMContentLoaded", () => {
-  for (const picture of document.querySelectorAll("article img.fednb-figure")) addEnlarge(picture);
+  const pictures = [...document.querySelectorAll("article img.fednb-figure")];
+  for (const picture of pictures) if (picture.getAttribute("width") > 450) addEnlarge(picture);
 });
 
 // On paper folds are open, but for folded code, which fednb.css leaves out; afterwards those that the reader had closed are closed again.
