@@ -60,18 +60,19 @@ def explore(
     pictures show (else the title or the first line of ``fn``'s docstring does). Over
     2,000 combinations or 300 kB in a page are refused.
     """
-    labels, start = labels or {}, start or {}
-    if unknown := {*labels, *start} - {*grid}:
+    labels = labels or {}
+    start = start or {}
+    unknown = {*labels, *start} - {*grid}
+    if unknown:
         raise ValueError(
             f"explore: no parameter {', '.join(sorted(unknown))}; there are "
             f"{', '.join(grid)}"
         )
-    return Explorer(
-        fn,
-        title,
-        alt,
-        [_parameter(n, labels.get(n, n), v, start.get(n)) for n, v in grid.items()],
-    )
+    params = []
+    for name, values in grid.items():
+        label = labels.get(name, name)
+        params.append(_parameter(name, label, values, start.get(name)))
+    return Explorer(fn, title, alt, params)
 
 
 class Explorer(anywidget.AnyWidget):
@@ -89,8 +90,11 @@ class Explorer(anywidget.AnyWidget):
     first: traitlets.List[Any] = traitlets.List().tag(sync=True)
 
     def __init__(self, fn: Callable, title: str, alt: str, params: list[dict]) -> None:
-        self.fn, self.name, self.params = fn, getattr(fn, "__name__", "fn"), params
-        if (count := prod(len(p["values"]) for p in params)) > MOST:
+        self.fn = fn
+        self.name = getattr(fn, "__name__", "fn")
+        self.params = params
+        count = prod(len(p["values"]) for p in params)
+        if count > MOST:
             raise ValueError(
                 f"explore: {count:,} combinations, over the limit of {MOST:,}; use "
                 "fewer values"
@@ -100,8 +104,11 @@ class Explorer(anywidget.AnyWidget):
             key: self._call(key)
             for key in tqdm(keys, delay=2, leave=False, file=sys.stdout)
         }
-        alt = alt or title or (fn.__doc__ or "").strip().split("\n")[0] or self.name
-        note = NOTE if any(p["kind"] != "choice" for p in params) else "Precomputed."
+        first_line = (fn.__doc__ or "").strip().split("\n")[0]
+        alt = alt or title or first_line or self.name
+        note = "Precomputed."
+        if any(p["kind"] != "choice" for p in params):
+            note = NOTE
         first = self.frames[tuple(p["start"] for p in params)]
         super().__init__(
             spec={"title": title, "alt": alt, "params": params, "note": note},
@@ -111,6 +118,7 @@ class Explorer(anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def _page(self, still: str) -> str:
+        """The explorer as HTML that carries its frames; ``still`` is shown at first."""
         data = json.dumps(
             {"spec": self.spec, "frames": [*self.frames.values()]},
             separators=(",", ":"),
@@ -123,7 +131,8 @@ class Explorer(anywidget.AnyWidget):
             "start.</noscript>\n"
             f'<script type="module">\n{self._esm}boot(document);\n</script>\n</div>'
         )
-        if (size := len(page.encode())) > LIMIT:
+        size = len(page.encode())
+        if size > LIMIT:
             raise ValueError(
                 f"explore: {len(self.frames)} frames make {size // 1000} kB, over "
                 f"{ADVICE}"
@@ -135,10 +144,9 @@ class Explorer(anywidget.AnyWidget):
         given = {p["name"]: value for p, value in zip(self.params, key, strict=True)}
         try:
             out = self.fn(**given)
-            return [
-                _panel(part)
-                for part in (out if isinstance(out, list | tuple) else [out])
-            ]
+            if not isinstance(out, list | tuple):
+                out = [out]
+            return [_panel(part) for part in out]
         except Exception as error:
             where = ", ".join(f"{name}={value!r}" for name, value in given.items())
             raise RuntimeError(
@@ -148,26 +156,27 @@ class Explorer(anywidget.AnyWidget):
     def _answer(self, _, question: dict, buffers: list) -> None:
         """All frames if the view names no values, else the frame at these values."""
         values = question["values"]
+        answer: dict[str, Any] = {"frames": [*self.frames.values()]}
         try:
-            key = values and tuple(
-                KINDS[p["kind"]](values[p["name"]]) for p in self.params
-            )  # 1.0 comes as 1
-            answer: dict[str, Any] = {"frames": [*self.frames.values()]}
-            if key:
+            if values:
+                key = self._key(values)
                 answer = {"panels": self.frames.get(key) or self._call(key)}
-        except (
-            Exception,
-            KeyboardInterrupt,
-        ) as error:  # shown in the view, which goes on working
+        except (Exception, KeyboardInterrupt) as error:
+            # the view shows it and goes on working
             answer = {"error": str(error) or type(error).__name__}
         self.send({"ticket": question["ticket"], **answer})
+
+    def _key(self, values: Mapping[str, Any]) -> tuple:
+        """The values in the order of the parameters; JavaScript's 1.0 may mean 1."""
+        return tuple(KINDS[p["kind"]](values[p["name"]]) for p in self.params)
 
     def _repr_mimebundle_(self, **kwargs) -> tuple[dict, dict]:
         data, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return {**data, "text/html": self.html}, metadata
 
     def __repr__(self) -> str:
-        return f"explore({', '.join([self.name, *(p['name'] for p in self.params)])})"
+        names = [self.name, *(p["name"] for p in self.params)]
+        return f"explore({', '.join(names)})"
 
 
 class Board(anywidget.AnyWidget):
@@ -207,33 +216,41 @@ class Board(anywidget.AnyWidget):
 
 
 def _parameter(name: str, label: str, values: Any, start: Any = None) -> dict:
-    values = [
-        v.item() if isinstance(v, np.generic) else v
-        for v in ([values] if np.ndim(values) == 0 else values)
-    ]
-    kinds = {type(v) for v in values}
-    kind = "choice" if kinds == {str} else "int" if kinds == {int} else "float"
-    good = kind == "choice" or (kinds <= {int, float} and all(map(isfinite, values)))
-    if not good or not 0 < len(values) == len(set(values)):
+    """What the view must know of a parameter: its kind, its values, where it starts."""
+    if np.ndim(values) == 0:
+        values = [values]
+    values = [v.item() if isinstance(v, np.generic) else v for v in values]
+    kind = _kind(values)
+    if kind is None or not 0 < len(values) == len(set(values)):
         raise ValueError(
             f"explore: {name}={values!r}; give a list of different finite numbers or "
             "different words"
         )
-    ordered = (
-        values if kind == "choice" else sorted(map(KINDS[kind], values))
-    )  # a slider rises
-    start = ordered[0] if start is None else start
-    if start not in ordered:
-        raise ValueError(
-            f"explore: start {name}={start!r} is not on the grid {ordered}"
-        )
+    if kind != "choice":  # a slider rises
+        values = sorted(map(KINDS[kind], values))
+    if start is None:
+        start = values[0]
+    if start not in values:
+        raise ValueError(f"explore: start {name}={start!r} is not on the grid {values}")
     return {
         "name": name,
         "label": label,
         "kind": kind,
-        "values": ordered,
+        "values": values,
         "start": KINDS[kind](start),
     }
+
+
+def _kind(values: list) -> str | None:
+    """The one of ``KINDS`` that fits all the values; None if none does."""
+    types = {type(v) for v in values}
+    if types == {str}:
+        return "choice"
+    if not types <= {int, float} or not all(map(isfinite, values)):
+        return None
+    if types == {int}:
+        return "int"
+    return "float"
 
 
 def heatmap(
@@ -309,7 +326,9 @@ def scatter(
         raise ValueError(
             f"scatter: points of shape {np.shape(xy)}; give an (N, 2) array"
         )
-    labels = [""] * len(xy) if labels is None else [str(v) for v in _plain(labels)]
+    if labels is None:
+        labels = [""] * len(xy)
+    labels = list(map(str, _plain(labels)))
     return _drawing("scatter", locals(), labels=len(xy))
 
 
@@ -325,14 +344,14 @@ def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
     0, 1, 2, ...
     """
     if "series" in fields:
-        fields["series"] = (
-            fields["series"]
-            if isinstance(fields["series"], Mapping)
-            else {"": fields["series"]}
-        )
-        lengths = {"x": max(map(len, fields["series"].values()), default=0)}
+        series = fields["series"]
+        if not isinstance(series, Mapping):
+            series = {"": series}
+        fields["series"] = series
+        lengths = {"x": max(map(len, series.values()), default=0)}
     for name, length in lengths.items():
-        fields[name] = range(length) if fields[name] is None else fields[name]
+        if fields[name] is None:
+            fields[name] = range(length)
         if len(fields[name]) != length or length == 0:
             raise ValueError(
                 f"{kind}: {len(fields[name])} values in {name} for {length} places; "
@@ -343,17 +362,21 @@ def _drawing(kind: str, fields: dict, **lengths: int) -> dict:
 
 def _plain(value):
     """Arrays as lists, floats with four digits, what is not finite as None."""
-    value = value.tolist() if hasattr(value, "tolist") else value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | range):
         return [_plain(v) for v in value]
     if isinstance(value, float):
         return float(f"{value:.4g}") if isfinite(value) else None
-    return value if value is None or isinstance(value, int | str) else str(value)
+    if value is None or isinstance(value, int | str):
+        return value
+    return str(value)
 
 
 def _panel(part) -> dict:
+    """What a function may return, as a drawing: a figure, a drawing, words."""
     if hasattr(part, "savefig"):
         return _figure(part)
     fields = part
@@ -373,9 +396,9 @@ def _panel(part) -> dict:
             f"cannot show {part!r:.60}; return a figure, {', '.join(makers)}, or a "
             "list of them"
         )
-    return makers[fields["kind"]](
-        **{name: value for name, value in fields.items() if name != "kind"}
-    )
+    arguments = dict(fields)
+    make = makers[arguments.pop("kind")]
+    return make(**arguments)
 
 
 def _figure(figure) -> dict:
@@ -412,8 +435,10 @@ def _still(panel: dict, alt: str) -> str:
     """What a page shows before the module runs, or where scripts do not run."""
     if panel["kind"] != "figure":
         return f"<p>{html.escape(panel.get('text') or panel['alt'] or alt)}</p>"
-    svg = b64encode(panel.get("svg", "").encode()).decode()
-    data = f"svg+xml;base64,{svg}" if svg else f"webp;base64,{panel['webp']}"
+    if "svg" in panel:
+        data = "svg+xml;base64," + b64encode(panel["svg"].encode()).decode()
+    else:
+        data = "webp;base64," + panel["webp"]
     return (
         f'<img class="fx-img" src="data:image/{data}" alt="{html.escape(alt)}" '
         f'width="{panel["width"]}">'
