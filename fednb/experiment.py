@@ -164,33 +164,15 @@ def _rounds(
 
     state = method.init(fed)
     _check_state(state, fed, method)
-    history = History(state=state)
-    done = 0
     identity = {"method": _name(method), "federation": fed.identity()}
-    if checkpoint is not None and Path(checkpoint).exists():
-        history, done = _resume(Path(checkpoint), identity, state, fed, rounds)
+    saved = Checkpoint(checkpoint, save_every, save_seconds, identity)
+    history, done = saved.resume(state, fed, rounds)
     history.events = fed.events
     clock = time.perf_counter()
     server_seconds = 0.0
     if history.rows:
         clock -= history.rows[-1]["seconds"]
         server_seconds = history.rows[-1].get("server_seconds", 0.0)
-    saved_at = time.monotonic()
-
-    def save() -> None:
-        nonlocal saved_at
-        saved_at = time.monotonic()
-        if checkpoint is None:
-            return
-        rows = store.jsonable(history.rows)
-        meta = {**identity, "done": done, "rows": rows, "events": fed.events}
-        try:
-            store.save_checkpoint(
-                checkpoint, meta, state=history.state, fed=fed.snapshot()
-            )
-        except OSError as error:  # a run must not end because it could not be saved
-            warnings.warn(f"no checkpoint in {checkpoint}: {error}", stacklevel=4)
-
     bar = tqdm(
         total=rounds,
         initial=done,
@@ -239,15 +221,77 @@ def _rounds(
             bar.update()
             if watch is not None:
                 watch(done, history)
-            passed = time.monotonic() - saved_at
-            if (save_every is not None and done % save_every == 0) or (
-                save_seconds is not None and passed >= save_seconds
-            ):
-                save()
+            if saved.is_due(done):
+                saved.save(history, done, fed)
     if save_every is not None or history.interrupted:
-        save()
+        saved.save(history, done, fed)
     history.meter = fed.meter
     return history
+
+
+class Checkpoint:
+    """The file in which a run is saved, and when: see `run`.
+
+    ``identity`` tells the method and the federation, which must be the same when the
+    run goes on. Without a path nothing is saved.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        every: int | None,
+        seconds: float | None,
+        identity: dict[str, str],
+    ) -> None:
+        self.path = path
+        self.every = every
+        self.seconds = seconds
+        self.identity = identity
+        self.saved_at = time.monotonic()
+
+    def resume(self, state: Any, fed: Federation, rounds: int) -> tuple[History, int]:
+        """The saved history, and how many rounds are done; else a new history.
+
+        A run of another method or federation, or of more than ``rounds``, is refused.
+        """
+        if self.path is None or not Path(self.path).exists():
+            return History(state=state), 0
+        meta, trees = store.load_checkpoint(self.path)
+        for name, mine in self.identity.items():
+            if meta[name] != mine:
+                raise store.StoreError(
+                    f"{self.path} holds another {name}: saved {meta[name]}, now "
+                    f"{mine}; choose another checkpoint file"
+                )
+        if meta["done"] > rounds:
+            raise store.StoreError(
+                f"{self.path} holds {meta['done']} rounds, {rounds} were asked for: "
+                "ask for more rounds, or choose another checkpoint file"
+            )
+        fed.restore(trees["fed"])
+        fed.events[:] = [Event(*event) for event in meta["events"]]
+        return History(meta["rows"], _moved(trees["state"], fed.device)), meta["done"]
+
+    def is_due(self, done: int) -> bool:
+        """Whether to save the run now, after so many rounds."""
+        if self.every is not None and done % self.every == 0:
+            return True
+        passed = time.monotonic() - self.saved_at
+        return self.seconds is not None and passed >= self.seconds
+
+    def save(self, history: History, done: int, fed: Federation) -> None:
+        """Save the run; if that fails, warn and let it go on."""
+        self.saved_at = time.monotonic()
+        if self.path is None:
+            return
+        rows = store.jsonable(history.rows)
+        meta = {**self.identity, "done": done, "rows": rows, "events": fed.events}
+        try:
+            store.save_checkpoint(
+                self.path, meta, state=history.state, fed=fed.snapshot()
+            )
+        except OSError as error:  # a run must not end because it could not be saved
+            warnings.warn(f"no checkpoint in {self.path}: {error}", stacklevel=4)
 
 
 def run_together(
@@ -363,30 +407,6 @@ def _check_state(state: Any, fed: Federation, method: Any) -> None:
             f"{who} returned labels of shape {tuple(labels.shape)}: need ({fed.K},), "
             "the row that serves each client"
         )
-
-
-def _resume(
-    path: Path, identity: dict[str, str], state: Any, fed: Federation, rounds: int
-) -> tuple[History, int]:
-    """Bring a saved run back: its history, and how many rounds are done.
-
-    A run of another method or federation, or of more than ``rounds``, is refused.
-    """
-    meta, trees = store.load_checkpoint(path)
-    for name, mine in identity.items():
-        if meta[name] != mine:
-            raise store.StoreError(
-                f"{path} holds another {name}: saved {meta[name]}, now {mine}; choose "
-                "another checkpoint file"
-            )
-    if meta["done"] > rounds:
-        raise store.StoreError(
-            f"{path} holds {meta['done']} rounds, {rounds} were asked for: ask for "
-            "more rounds, or choose another checkpoint file"
-        )
-    fed.restore(trees["fed"])
-    fed.events[:] = [Event(*event) for event in meta["events"]]
-    return History(meta["rows"], _moved(trees["state"], fed.device)), meta["done"]
 
 
 def _moved(value: Any, device: torch.device) -> Any:
