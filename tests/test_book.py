@@ -753,7 +753,7 @@ def test_docstrings_become_restructured_text(tiny):
         fednb.federation.Update
     )
     fields = extension.field_list(fednb.training.Plan)
-    assert "- ``index``: (S, B) rows" in fields and "type:" not in fields
+    assert "- ``index``: (S, B) sample numbers" in fields and "type:" not in fields
 
 
 NASTY = [

@@ -204,7 +204,7 @@ def test_a_record_tells_who_trained_and_who_stood_together():
 
 
 def test_printed_numbers_are_read_with_their_cells():
-    one, two, four = (fedcvr_bolt.figures.printed(table) for table in "124")
+    one, two, four = (fedcvr_bolt.outcomes.printed(table) for table in "124")
     cell = (
         one[(one["D"] == 1) & (one["heterogeneity"] == "non-IID")]
         .set_index("row")
@@ -503,7 +503,7 @@ def test_a_record_tells_as_much_of_dates_and_kinds_as_a_watched_run():
     task = next(t for t in tasks if t.tags["row"] == "FedCVR-Bolt as released")
     record = task.record()["metrics"]
     kinds = fedcvr_bolt.tasks.numbers(record["final"]["kinds"])
-    kept = fedcvr_bolt.figures.grouped_record(record["curves"], kinds, warmup=2)
+    kept = fedcvr_bolt.outcomes.grouped_record(record["curves"], kinds, warmup=2)
     past = fedcvr_bolt.theory.follow(task.method, task.federation(), task.rounds)
     seen = fedcvr_bolt.figures.grouped(past, kinds, warmup=2)
     assert kept.rounds == [5] and seen.rounds == [3, 4, 5, 6]
@@ -516,9 +516,9 @@ def test_a_record_tells_as_much_of_dates_and_kinds_as_a_watched_run():
 
 def test_the_area_under_an_irregular_curve():
     course = pd.DataFrame({"round": [5, 10, 20, 21], "x": [9.0, 1.0, 3.0, 5.0]})
-    whole = fedcvr_bolt.figures.area(course, "x", 10)
+    whole = fedcvr_bolt.outcomes.area(course, "x", 10)
     assert whole == pytest.approx((10 * 2 + 1 * 4) / 11)
-    assert np.isnan(fedcvr_bolt.figures.area(course, "x", 21))
+    assert np.isnan(fedcvr_bolt.outcomes.area(course, "x", 21))
 
 
 def test_per_cent_less_is_of_the_geometric_mean():
@@ -548,7 +548,7 @@ def test_printed_leads_are_those_of_the_paper():
 def test_a_printed_gain_counts_if_one_fit_to_all_data_has_it():
     runs = pd.DataFrame(
         {
-            "row": ["FedAvg"] * 3 + [fedcvr_bolt.figures.ONE_FIT] * 3,
+            "row": ["FedAvg"] * 3 + [fedcvr_bolt.outcomes.ONE_FIT] * 3,
             "seed": [0, 1, 2] * 2,
             "log_mse": np.log([1.0, 2.0, 3.0, 0.98, 1.96, 2.94]),
         }
@@ -565,7 +565,7 @@ def test_runs_that_have_hardly_learned_judge_nothing():
     young = own_runs("mnist")
     young["accuracy"] -= 0.4
     claims = fedcvr_bolt.claims.more_accurate(
-        fedcvr_bolt.figures.images(), {"mnist": young}
+        fedcvr_bolt.outcomes.images(), {"mnist": young}
     )
     first = claims[0]
     assert first.statement == "MNIST: more accurate than the three policies"
@@ -580,7 +580,7 @@ def test_a_rival_that_errs_much_less_than_in_the_paper_has_no_printed_lead():
     assert outgrown(runs, row, "mnist")
     assert not outgrown(runs.assign(accuracy=0.84), row, "mnist")
     assert not outgrown(runs.assign(row="FedProx"), "FedProx", "mnist")  # no cell
-    laptop = fedcvr_bolt.claims.more_accurate(fedcvr_bolt.figures.images(), {})
+    laptop = fedcvr_bolt.claims.more_accurate(fedcvr_bolt.outcomes.images(), {})
     judged = {claim.statement: claim for claim in laptop}
     assert judged[f"MNIST: more accurate than {row}"].printed is None
     assert judged["MNIST: more accurate than FedAvg"].printed is not None
@@ -596,16 +596,16 @@ def test_three_intervals_together_are_as_wide_as_bonferroni_asks():
     same = fedcvr_bolt.claims.jointly(alone, 1, runs=3)
     assert same == pytest.approx(alone)
     runs = own_runs("mnist").query("seed < 5")
-    one = fedcvr_bolt.claims.lead(runs, fedcvr_bolt.figures.BOLT, "FedAvg")
+    one = fedcvr_bolt.claims.lead(runs, fedcvr_bolt.outcomes.BOLT, "FedAvg")
     three = fedcvr_bolt.claims.lead(
-        runs, fedcvr_bolt.figures.BOLT, "FedAvg", together=3
+        runs, fedcvr_bolt.outcomes.BOLT, "FedAvg", together=3
     )
     wider = t.ppf(1 - 0.05 / 6, 4) / t.ppf(0.975, 4)
     assert three.mean - three.low == pytest.approx(wider * (one.mean - one.low))
 
 
 def test_only_leads_with_two_groups_are_asked_for_their_runs():
-    needed = fedcvr_bolt.figures.runs_needed()
+    needed = fedcvr_bolt.outcomes.runs_needed()
     assert set(needed["heterogeneity"]) == {"non-IID"} and len(needed) == 5
     lead = 100 * (1 - 54.7102 / 57.1336)  # the text says 3 %
     first = needed.query("D == 1 and row == 'FedAvg'").iloc[0]
@@ -625,7 +625,7 @@ def test_rounds_uphill_and_rounds_with_a_higher_loss_are_counted():
 
 
 def test_losses_of_any_method_are_those_of_its_looks():
-    run = "table1_d1_noniid", fedcvr_bolt.figures.BOLT, 0
+    run = "table1_d1_noniid", fedcvr_bolt.outcomes.BOLT, 0
     looks = fedcvr_bolt.theory.watched(*run)
     losses = fedcvr_bolt.theory.global_losses(*run)
     assert len(losses) == 60
@@ -634,7 +634,7 @@ def test_losses_of_any_method_are_those_of_its_looks():
 
 def test_clients_never_seen_can_be_left_out_of_the_agreement():
     """Seen clients stand by their kind, the two never seen are a third coalition."""
-    run = fedcvr_bolt.figures.Grouped(
+    run = fedcvr_bolt.outcomes.Grouped(
         rounds=[3],
         coalitions=[np.array([0, 0, 1, 1, 2, 2])],
         dates=[np.array([1, 2, 1, 2, 0, 0])],
@@ -664,8 +664,8 @@ def test_a_row_beyond_the_axis_has_an_arrow_and_its_number():
 
 def own_runs(dataset: str) -> pd.DataFrame:
     """Seven rows, ten seeds, a lead of two points for each row over the next."""
-    rows = [*fedcvr_bolt.figures.RIVALS, "FedAvg in turn", fedcvr_bolt.figures.PICK]
-    rows = [fedcvr_bolt.figures.CORRECTED, fedcvr_bolt.figures.BOLT, *rows]
+    rows = [*fedcvr_bolt.outcomes.RIVALS, "FedAvg in turn", fedcvr_bolt.outcomes.PICK]
+    rows = [fedcvr_bolt.outcomes.CORRECTED, fedcvr_bolt.outcomes.BOLT, *rows]
     lines = []
     for place, row in enumerate(rows):
         for seed in range(10):
@@ -677,7 +677,7 @@ def own_runs(dataset: str) -> pd.DataFrame:
 
 def test_at_the_papers_scale_images_are_judged_there():
     own = {name: own_runs(name) for name in ("mnist", "cifar10")}
-    laptop = fedcvr_bolt.figures.images()
+    laptop = fedcvr_bolt.outcomes.images()
     found = fedcvr_bolt.claims.more_accurate(laptop, own)
     large = [claim for claim in found if claim.scale == "the paper's scale"]
     assert len(large) == 6 and {claim.verdict for claim in large} == {"holds"}
@@ -697,7 +697,7 @@ def test_at_the_papers_scale_images_are_judged_there():
 
 
 def test_headlines_are_claims_and_keep_their_order():
-    judged = fedcvr_bolt.figures.verdicts()
+    judged = fedcvr_bolt.outcomes.verdicts()
     found = [claim.statement for claim in fedcvr_bolt.claims.headlines(judged)]
     names = fedcvr_bolt.claims.HEADLINES
     assert found == [name for name in names if name in found]
@@ -710,13 +710,13 @@ def test_headlines_are_claims_and_keep_their_order():
 
 def test_the_sentence_about_images_counts_every_claim_about_mnist_once():
     """At the scale of each: here three at the paper's, the others at laptop scale."""
-    laptop = fedcvr_bolt.figures.images()
+    laptop = fedcvr_bolt.outcomes.images()
     own = {"mnist": own_runs("mnist")}
     judged = [
         *fedcvr_bolt.claims.more_accurate(laptop, own),
         *fedcvr_bolt.claims.best_kernel(laptop),
     ]
-    words = fedcvr_bolt.figures.said_of_images(judged)
+    words = fedcvr_bolt.outcomes.said_of_images(judged)
     pattern = r"On MNIST \((.+?), (\d+) seeds\) we judge (\d+) claims: (.+?)\."
     found = re.findall(pattern, words)
     assert [(scale, seeds, every) for scale, seeds, every, _ in found] == [
@@ -740,7 +740,7 @@ def test_the_words_on_mnist_are_those_of_its_two_claims():
             "MNIST: the score adds accuracy", interval=Interval(-0.5, -1.0, 0.5), **how
         ),
     ]
-    words = fedcvr_bolt.figures.mnist_in_words(judged)
+    words = fedcvr_bolt.outcomes.mnist_in_words(judged)
     assert "**MNIST** (the paper's scale, 10 seeds)." in words
     assert "FedAvg's: +2.0 points (+1.0 to +3.0): *holds*" in words
     assert "without: -0.5 points (-1.0 to +0.5): *open*" in words
@@ -748,55 +748,55 @@ def test_the_words_on_mnist_are_those_of_its_two_claims():
 
 def test_rows_are_told_by_their_intervals():
     """As released and corrected lead FedAvg in all seeds; the others are behind."""
-    words = fedcvr_bolt.figures.against(own_runs("mnist"))
+    words = fedcvr_bolt.outcomes.against(own_runs("mnist"))
     ahead, behind = words.split("; ")
     assert ahead.startswith("ahead of FedAvg: *FedCVR-Bolt corrected* (+")
     assert "*FedCVR-Bolt as released* (+" in ahead
     assert behind.startswith("behind FedAvg: *Power-of-Choice* (-")
     same = own_runs("mnist").assign(accuracy=[*range(10)] * 7)
-    assert fedcvr_bolt.figures.against(same).startswith("not to be told from it: ")
+    assert fedcvr_bolt.outcomes.against(same).startswith("not to be told from it: ")
 
 
 def test_images_are_told_at_the_papers_scale_where_it_was_run(monkeypatch):
-    figures = fedcvr_bolt.figures
-    monkeypatch.setattr(figures, "own_scale", lambda dataset: None)
-    assert figures.own_in_words() == ""
-    assert "can hardly be told from FedAvg" in figures.laptop_in_words()
+    outcomes = fedcvr_bolt.outcomes
+    monkeypatch.setattr(outcomes, "own_scale", lambda dataset: None)
+    assert outcomes.own_in_words() == ""
+    assert "can hardly be told from FedAvg" in outcomes.laptop_in_words()
     own = {"mnist": own_runs("mnist").query("seed < 5")}
-    monkeypatch.setattr(figures, "own_scale", own.get)
-    words = figures.own_in_words()
+    monkeypatch.setattr(outcomes, "own_scale", own.get)
+    words = outcomes.own_in_words()
     assert words.startswith("**MNIST at the paper's scale**: 100 clients, 10 a round")
     assert "all images, 5 seeds" in words and "CIFAR-10" not in words
-    assert "hardly be told" not in figures.laptop_in_words()
+    assert "hardly be told" not in outcomes.laptop_in_words()
 
 
 def test_single_switches_are_told(monkeypatch):
-    figures = fedcvr_bolt.figures
-    rows = [figures.BOLT, *figures.ALONE]
+    outcomes = fedcvr_bolt.outcomes
+    rows = [outcomes.BOLT, *outcomes.ALONE]
     lines = [
         (row, D, "non-IID", seed, np.log(1 + D + seed) - 0.01 * rows.index(row))
         for row, D, seed in product(rows, (1, 2), range(3))
     ]
     columns = ["row", "D", "heterogeneity", "seed", "log_mse"]
     runs = pd.DataFrame(lines, columns=columns)
-    monkeypatch.setattr(figures, "regression", lambda: runs)
-    words = figures.alone_in_words()
+    monkeypatch.setattr(outcomes, "regression", lambda: runs)
+    words = outcomes.alone_in_words()
     assert "the weight of the coalition -3.0 % (-3.0 to -3.0)" in words
     wanted = {t.tags["row"] for t in fedcvr_bolt.tasks.TABLES["table1_parts"]("laptop")}
-    assert wanted == set(figures.ALONE)
+    assert wanted == set(outcomes.ALONE)
 
 
 def test_a_louder_score_is_told(monkeypatch):
-    figures = fedcvr_bolt.figures
+    outcomes = fedcvr_bolt.outcomes
     tasks = fedcvr_bolt.tasks.TABLES["synthetic_beta"]("laptop")
-    rows = [figures.PICK, *dict.fromkeys(task.tags["row"] for task in tasks)]
+    rows = [outcomes.PICK, *dict.fromkeys(task.tags["row"] for task in tasks)]
     lines = [
         (row, seed, 0.5 + 0.01 * rows.index(row) + 0.001 * seed)
         for row, seed in product(rows, range(3))
     ]
     runs = pd.DataFrame(lines, columns=["row", "seed", "accuracy"])
-    monkeypatch.setattr(figures, "synthetic", lambda: runs)
-    assert "β = 10 +2.0 (+2.0 to +2.0)" in figures.louder_in_words()
+    monkeypatch.setattr(outcomes, "synthetic", lambda: runs)
+    assert "β = 10 +2.0 (+2.0 to +2.0)" in outcomes.louder_in_words()
 
 
 @pytest.mark.parametrize("row", ["FedCVR-Bolt as released", "FedCVR-Bolt corrected"])
@@ -831,24 +831,24 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     tables_ = {"mnist_paper": lambda profile: first + second}
     folder = tmp_path / "book" / "results" / "fedcvr_bolt"
     folder.mkdir(parents=True)
-    regression = fedcvr_bolt.figures.regression("laptop")
-    monkeypatch.setattr(fedcvr_bolt.figures, "regression", lambda: regression)
+    regression = fedcvr_bolt.outcomes.regression("laptop")
+    monkeypatch.setattr(fedcvr_bolt.outcomes, "regression", lambda: regression)
     monkeypatch.setattr(fedcvr_bolt.tasks, "TABLES", tables_)
     monkeypatch.chdir(tmp_path)
-    assert fedcvr_bolt.figures.own_scale("mnist") is None
-    assert fedcvr_bolt.figures.own_differences() == {}
-    assert "at the paper's scale" not in fedcvr_bolt.figures.scale_of_runs()
+    assert fedcvr_bolt.outcomes.own_scale("mnist") is None
+    assert fedcvr_bolt.outcomes.own_differences() == {}
+    assert "at the paper's scale" not in fedcvr_bolt.outcomes.scale_of_runs()
     for task in [*first, second[0]]:
         store.append(folder / "mnist_paper.json", task.record())
-    frame = fedcvr_bolt.figures.own_scale("mnist")
+    frame = fedcvr_bolt.outcomes.own_scale("mnist")
     assert frame["row"].tolist() == list(rows) and set(frame["seed"]) == {0}
     assert frame["unrest"].gt(0).all()
-    groups = fedcvr_bolt.figures.recorded_groups("mnist")
+    groups = fedcvr_bolt.outcomes.recorded_groups("mnist")
     assert list(groups) == [0] and groups[0].rounds == [5]
-    (panel,) = fedcvr_bolt.figures.own_differences().items()
+    (panel,) = fedcvr_bolt.outcomes.own_differences().items()
     assert panel[0] == "MNIST, 1 seed" and list(panel[1]["row"]) == [rows[1]]
-    assert "MNIST at the paper's scale: 1 seed." in fedcvr_bolt.figures.scale_of_runs()
-    measured = fedcvr_bolt.figures.mnist_measures()
+    assert "MNIST at the paper's scale: 1 seed." in fedcvr_bolt.outcomes.scale_of_runs()
+    measured = fedcvr_bolt.outcomes.mnist_measures()
     assert "MNIST, the paper's scale, mean of 1 seed." in measured.text
     assert all(f"\n{row}\n" in measured.text for row in rows)
 
@@ -866,22 +866,22 @@ def test_drawn_data_are_read_at_the_papers_scale_once_all_of_it_is_there(
     scales = []
     for task in wanted:
         store.append(folder / f"{name}.json", task.record())
-        scales.append(fedcvr_bolt.figures.largest_scale([name]))
+        scales.append(fedcvr_bolt.outcomes.largest_scale([name]))
     assert scales == ["laptop", "paper"]
 
 
 def test_drawn_data_are_judged_at_both_scales(monkeypatch):
     """In the place of the paper's runs: ours, with half the error as released."""
-    figures = fedcvr_bolt.figures
-    laptop = figures.regression("laptop")
-    drawn = figures.synthetic("laptop")
+    outcomes = fedcvr_bolt.outcomes
+    laptop = outcomes.regression("laptop")
+    drawn = outcomes.synthetic("laptop")
     assert fedcvr_bolt.claims.at_two_scales() == []
     better = laptop.assign(scale="the paper's scale")
-    better.loc[better["row"] == figures.BOLT, "log_mse"] -= np.log(2)
+    better.loc[better["row"] == outcomes.BOLT, "log_mse"] -= np.log(2)
     runs = {"laptop": laptop, "paper": better}
-    monkeypatch.setattr(figures, "largest_scale", lambda names: "paper")
-    monkeypatch.setattr(figures, "regression", runs.get)
-    monkeypatch.setattr(figures, "synthetic", lambda profile: drawn)
+    monkeypatch.setattr(outcomes, "largest_scale", lambda names: "paper")
+    monkeypatch.setattr(outcomes, "regression", runs.get)
+    monkeypatch.setattr(outcomes, "synthetic", lambda profile: drawn)
     (table,) = fedcvr_bolt.claims.at_two_scales()
     assert "60 rounds, η = 0.02" in table.text and "100 rounds, η = 0.01" in table.text
     (line,) = (
@@ -894,8 +894,8 @@ def test_drawn_data_are_judged_at_both_scales(monkeypatch):
 
 def test_measures_say_which_of_them_are_of_the_last_round():
     """Records at laptop scale have no curves of balanced accuracy and macro-F1."""
-    frame = fedcvr_bolt.figures.mnist()
-    measured = fedcvr_bolt.figures.mnist_measures().text
+    frame = fedcvr_bolt.outcomes.mnist()
+    measured = fedcvr_bolt.outcomes.mnist_measures().text
     curves = "balanced_accuracy" in frame["course"].iloc[0]
     assert ("are those of the last round" in measured) == (not curves)
     mean = frame.loc[frame["row"] == "FedAvg", "accuracy"].mean()

@@ -109,12 +109,12 @@ def test_arms_are_read_as_rows(task, together, monkeypatch, tmp_path):
     records = {task.key: together}
     monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)
     final = together["metrics"]["final"]
-    runs = fedgwc.figures.row_by_row("emnist", [task]).set_index("row")
+    runs = fedgwc.outcomes.row_by_row("emnist", [task]).set_index("row")
     assert [*runs.index] == [row for row, _ in task.method.arms]
     for row in runs.index:
         for score in ("accuracy", "clusters", "client_updates", "bytes"):
             assert runs.loc[row, score] == final[arm_key(row, score)]
     curve = together["metrics"]["curves"][arm_key("FedGWC", "accuracy")]
-    means = fedgwc.figures.row_by_row("emnist", [task], last=3).set_index("row")
+    means = fedgwc.outcomes.row_by_row("emnist", [task], last=3).set_index("row")
     mean = sum(curve[-3:]) / 3
     assert means.loc["FedGWC", "accuracy"] == pytest.approx(mean)

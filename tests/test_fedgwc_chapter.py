@@ -477,7 +477,7 @@ def test_one_hundred_rules_watch_alike():
 
 def test_printed_numbers_are_read_with_their_cells():
     one = (
-        fedgwc.figures.printed("1")
+        fedgwc.outcomes.printed("1")
         .set_index(["dataset", "row", "aggregator"])
         .loc["cifar100", "FedGWC", "FedAvg"]
     )
@@ -492,10 +492,10 @@ def test_printed_numbers_are_read_with_their_cells():
         4,
         0.1,
     )
-    assert fedgwc.figures.printed("8").query(
+    assert fedgwc.outcomes.printed("8").query(
         "row == 'FeSEM' and C == 4 and dataset == 'cifar100'"
     )["balanced_accuracy"].tolist() == [0.509]
-    assert fedgwc.figures.printed("5").query("beta == '4.0'")[
+    assert fedgwc.outcomes.printed("5").query("beta == '4.0'")[
         "balanced_accuracy"
     ].tolist() == [
         0.526,
@@ -503,7 +503,7 @@ def test_printed_numbers_are_read_with_their_cells():
         0.558,
         0.471,
     ]
-    assert [len(fedgwc.figures.printed(n)) for n in "123456789"] == [
+    assert [len(fedgwc.outcomes.printed(n)) for n in "123456789"] == [
         14,
         14,
         9,
@@ -528,8 +528,8 @@ def test_runs_are_compared_around_a_split():
     plain = own.assign(
         clusters=1, client_updates=[6, 12, 18, 24], accuracy=[0.1, 0.2, 0.25, 0.3]
     )
-    assert fedgwc.figures.jump(own, plain, "accuracy") == pytest.approx(0.4 - 0.1)
-    assert np.isnan(fedgwc.figures.jump(plain, own, "accuracy"))
+    assert fedgwc.outcomes.jump(own, plain, "accuracy") == pytest.approx(0.4 - 0.1)
+    assert np.isnan(fedgwc.outcomes.jump(plain, own, "accuracy"))
 
 
 # --- theory ---------------------------------------------------------------------------
@@ -616,7 +616,7 @@ def test_longer_runs_are_cut_where_the_others_end():
     }
     records = {task.key: {"metrics": {"curves": curves}} for task in tasks}
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks), "clusters": 7})
-    cut = fedgwc.figures.in_step(frame, records)
+    cut = fedgwc.outcomes.in_step(frame, records)
     assert np.allclose(cut["accuracy"], 0.4) and (frame["accuracy"] == 0.9).all()
     assert (cut["clusters"] == 2).all()  # at the end, not a mean of 1, 2 and 2
     tasks = fedgwc.tasks.TABLES["longer"]("laptop")
@@ -624,7 +624,7 @@ def test_longer_runs_are_cut_where_the_others_end():
     records = {task.key: {"metrics": {"curves": longer}} for task in tasks}
     frame = pd.DataFrame({"accuracy": [0.9] * len(tasks)})
     assert np.allclose(
-        fedgwc.figures.in_step(frame, records, table="longer")["accuracy"], 0.4
+        fedgwc.outcomes.in_step(frame, records, table="longer")["accuracy"], 0.4
     )
 
 
@@ -634,7 +634,7 @@ def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
         f"clusters_{r}": 2 for r in range(R)
     }
     line |= {f"ari_{r}": 0.25 for r in range(R)} | {"setting": "(40, 30, 30)"}
-    table = fedgwc.figures.ingredients(
+    table = fedgwc.outcomes.ingredients(
         pd.DataFrame([line, line | {"first_0": 90}]), {"(40, 30, 30)": "mix"}
     )
     assert (
@@ -648,10 +648,10 @@ def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
     )
     assert changes["+ smoothed MSE"] == "ema"
     assert changes["corrected, β = 1"] == "beta"
-    groups = fedgwc.figures.rule_groups()
+    groups = fedgwc.outcomes.rule_groups()
     assert set(table.index) <= set(groups)
     assert len(set(groups.values())) == 4
-    names = [name for name in fedgwc.figures.SPOKEN if name in table.index]
+    names = [name for name in fedgwc.outcomes.SPOKEN if name in table.index]
     assert not names  # a name that hides a change is not shown
     assert len(fedgwc.figures.ingredient_map(table).axes) == 4
 
@@ -669,7 +669,7 @@ def test_tables_show_cost_beside_accuracy():
     paper = pd.DataFrame(
         {"row": ["A", "C"], "dataset": "cifar100", "balanced_accuracy": [0.5, 0.6]}
     )
-    table = fedgwc.figures.with_cost(runs, paper, ["row"])["cifar100"]
+    table = fedgwc.outcomes.with_cost(runs, paper, ["row"])["cifar100"]
     assert table.index.get_level_values("row").tolist() == ["A", "B"]
     assert table.iloc[0].tolist() == ["50.0", "15.0", "2,000", "2.5"]
     assert table.iloc[1].tolist() == ["–", "30.0", "720", "1.0"]
@@ -690,13 +690,13 @@ def test_null_plays_start_at_their_first_seed():
 
 
 def test_the_record_of_null_splits_is_of_fresh_seeds_and_known_code():
-    path = fedgwc.figures.common.results("fedgwc") / "null_splits.json"
+    path = fedgwc.outcomes.common.results("fedgwc") / "null_splits.json"
     record = json.loads(path.read_text(encoding="utf-8"))
     assert record["first_seed"] == fedgwc.theory.FRESH_SEED == 1000
     assert record["revision"] == FedGWC.revision
     assert not record["commit"].endswith(("dirty", "unknown"))
     for way in fedgwc.figures.NULL_WAYS:
-        plays = fedgwc.figures.null_splits(way)
+        plays = fedgwc.outcomes.null_splits(way)
         if way == "all sampled" and not len(plays):
             continue  # a record that is older than these plays
         sizes = [*fedgwc.theory.NULL_SIZES]
@@ -724,20 +724,20 @@ def test_plays_of_the_test_against_chance_and_of_the_bound():
 
 
 def test_the_record_of_the_test_against_chance_is_of_fresh_seeds_and_known_code():
-    record = fedgwc.figures.chance_record()
+    record = fedgwc.outcomes.chance_record()
     assert record["first_seed"] == fedgwc.theory.FRESH_SEED
     assert record["revision"] == FedGWC.revision
     assert not record["commit"].endswith(("dirty", "unknown"))
     cases = list(dict.fromkeys(line["case"] for line in record["chance"]))
     assert cases == [*fedgwc.theory.TOLD_APART]
-    table = fedgwc.figures.power()
+    table = fedgwc.outcomes.power()
     assert list(table.index) == cases
     assert table.shape == (len(cases), 2 * len(fedgwc.theory.MEETINGS))
-    shown = fedgwc.figures.bound_table()
+    shown = fedgwc.outcomes.bound_table()
     assert shown.columns.tolist() == [*fedgwc.theory.NULL_SIZES] and len(shown) == 8
     # the first line repeats the plays of null_splits.json
-    one = fedgwc.figures.null_splits("one look").query("version == 'as printed'")
-    same = fedgwc.figures.bound_runs(rounds=60, rate=0.1, k_min=1)
+    one = fedgwc.outcomes.null_splits("one look").query("version == 'as printed'")
+    same = fedgwc.outcomes.bound_runs(rounds=60, rate=0.1, k_min=1)
     assert same["splits"].tolist() == one["splits"].tolist()
 
 
@@ -747,7 +747,7 @@ def test_the_histogram_shows_what_the_rule_decides():
     for losses in (np.zeros(12), level):
         past = fedgwc.theory.play(rule, losses, 4, 88, force=True)
         block = rule.block(past.P, past.visits, torch.arange(12))
-        tested = fedgwc.figures.against_chance(block, rule, 4)
+        tested = fedgwc.outcomes.against_chance(block, rule, 4)
         split = tested.score <= 1 and tested.as_low <= 1
         assert split == bool(past.labels.any())
     assert split and len(tested.drawn) == 199
@@ -757,7 +757,7 @@ def test_the_histogram_shows_what_the_rule_decides():
 
 def test_lines_that_agree_are_drawn_as_one():
     cells = pd.DataFrame({"x": ["1", "1", "2", "1"]}, index=["a", "b", "c", "d"])
-    merged = fedgwc.figures.merged(cells)
+    merged = fedgwc.outcomes.merged(cells)
     assert merged.index.tolist() == ["a … b", "c", "d"]
     assert merged["x"].tolist() == ["1", "2", "1"]
 
@@ -823,12 +823,12 @@ def test_indices_end_at_one_and_six_runs_decide_nothing():
 @pytest.fixture
 def fairer(tmp_path, monkeypatch):
     """A folder of records in which every fairer run copies one that is there."""
-    figures = fedgwc.figures
-    folder = figures.common.results("fedgwc")
+    outcomes = fedgwc.outcomes
+    folder = outcomes.common.results("fedgwc")
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     known = {}
     for table in ("longer", "heterogeneity", "cifar100", "beta"):
-        records = figures.tables.by_key(folder / f"{table}.json")
+        records = outcomes.tables.by_key(folder / f"{table}.json")
         for task in fedgwc.tasks.TABLES[table]("laptop"):
             tags = task.tags
             cell = tags.get("setting", table)
@@ -849,7 +849,7 @@ def fairer(tmp_path, monkeypatch):
         return known[seed, dataset, cell, row, "FedAvg", None]
 
     made = {}
-    read = figures.tables.by_key
+    read = outcomes.tables.by_key
 
     def write(table, change=lambda record, task: record):
         (tmp_path / f"{table}.json").write_text("")
@@ -861,20 +861,20 @@ def fairer(tmp_path, monkeypatch):
     def by_key(path):
         return made[path.stem] if path.stem in made else read(path)
 
-    monkeypatch.setattr(figures.tables, "by_key", by_key)
-    monkeypatch.setattr(figures.common, "results", lambda paper: tmp_path)
+    monkeypatch.setattr(outcomes.tables, "by_key", by_key)
+    monkeypatch.setattr(outcomes.common, "results", lambda paper: tmp_path)
     return write
 
 
 def test_without_the_fairer_runs_nothing_is_shown(fairer, tmp_path):
-    figures = fedgwc.figures
+    outcomes = fedgwc.outcomes
     for table in ("untested", "level_rivals", "emnist_small"):
         (tmp_path / f"{table}.json").unlink(missing_ok=True)
-    assert figures.untested() is None and figures.untested_table() is None
-    assert figures.emnist_table() is None and fedgwc.claims.on_emnist() == []
+    assert outcomes.untested() is None and outcomes.untested_table() is None
+    assert outcomes.emnist_table() is None and fedgwc.claims.on_emnist() == []
     assert fedgwc.claims.members_long() == []
-    assert "split without our test" not in figures.where_it_split()
-    assert "FedGWC without our test" not in figures.quality().index.get_level_values(
+    assert "split without our test" not in outcomes.where_it_split()
+    assert "FedGWC without our test" not in outcomes.quality().index.get_level_values(
         "row"
     )
     assert "with its test" in fedgwc.claims.by_level().scale
@@ -896,6 +896,7 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
 
     fairer("untested", split)
     figures = fedgwc.figures
+    outcomes = fedgwc.outcomes
     first, *_ = fedgwc.claims.accuracies()
     assert first.interval.mean == pytest.approx(20 / 3, abs=0.2)  # of three seeds two
     assert "2 of them split" in first.replicates and "without" in first.scale
@@ -905,14 +906,14 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     was, wadb = fedgwc.claims.table1_quality()
     assert was.interval.mean > 0 and wadb.statement.endswith("(WADB, lower is better)")
     assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
-    table = figures.untested_table()
+    table = outcomes.untested_table()
     line = table.loc[("FedGWC without our test", "seed 0")]
     assert line["sizes at the end"] == "[20, 10]" and line["WAS"] == "0.10"
     assert line["split by round"] == "100"
     assert table.loc[("FedGWC without our test", "seed 2"), "split by round"] == "–"
-    quality = figures.quality().xs("FedGWC without our test", level="row")
+    quality = outcomes.quality().xs("FedGWC without our test", level="row")
     assert (quality["WAS, paper"] != "–").all()
-    shown = figures.where_it_split()["split without our test"]
+    shown = outcomes.where_it_split()["split without our test"]
     assert shown["the same for longer (Figure 2)"] == "2 of 3 runs"
     names = [
         words.get_text() for words in figures.quality_dots().axes[0].get_yticklabels()
@@ -939,7 +940,7 @@ def test_tables_5_and_9_on_emnist(fairer):
     fairer("emnist_small")
     helps, robust = fedgwc.claims.on_emnist()
     assert helps.verdict == robust.verdict == "not testable"  # nothing was split there
-    table = fedgwc.figures.emnist_table()
+    table = fedgwc.outcomes.emnist_table()
     assert len(table) == 14
     line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
@@ -959,23 +960,23 @@ def test_tables_5_and_9_on_emnist(fairer):
 
 
 def test_what_the_page_says_of_the_rule_without_our_test():
-    own = fedgwc.figures.untested_courses()
-    plain = fedgwc.figures.courses()["no clusters"]
+    own = fedgwc.outcomes.untested_courses()
+    plain = fedgwc.outcomes.courses()["no clusters"]
     pairs = zip(own["FedGWC, no test"], own["Random members, same splits"], strict=True)
     for (split, control), other in zip(pairs, plain, strict=True):
         assert 4 <= split["clusters"].iloc[-1] <= 7
-        leads = [fedgwc.figures.lead(one, other) for one in (split, control)]
+        leads = [fedgwc.outcomes.lead(one, other) for one in (split, control)]
         assert 0.05 < leads[0] < leads[1]  # random members gain more, in every seed
-    runs = fedgwc.figures.untested("α = 0.5").groupby(["seed", "row"])["was"].first()
+    runs = fedgwc.outcomes.untested("α = 0.5").groupby(["seed", "row"])["was"].first()
     ours, random = (runs.xs(row, level="row") for row in sorted(own))
     assert (ours > random).all() and (ours < 0.1).all()
-    table = fedgwc.figures.where_it_split()["split without our test"]
+    table = fedgwc.outcomes.where_it_split()["split without our test"]
     assert table["mixes of levels (Tables 3, 6)"] == "17 of 18 runs"
     assert table["homogeneous clients (Figure 6)"] == "1 of 6 runs"
 
 
 def test_the_two_scores_disagree_on_table_1():
-    runs = fedgwc.figures.judged_long()
+    runs = fedgwc.outcomes.judged_long()
     runs = runs.assign(setting=runs["seed"])
     for score, sign in (("was", 1), ("wadb", -1)):
         gaps = fedgwc.claims._over_better_rival(runs, score)
@@ -994,13 +995,15 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         final |= {f"rand_{r}": 0.9, f"ari_{r}": 0.7}
         final |= {f"was_{r}": 0.8, f"wadb_{r}": None}
     half = [task for task in tasks if task.seed == 3] + [tasks[-1]]
-    monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
-    assert fedgwc.figures.looks() is None and fedgwc.figures.own_scale("emnist") is None
+    monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
+    assert (
+        fedgwc.outcomes.looks() is None and fedgwc.outcomes.own_scale("emnist") is None
+    )
     assert fedgwc.claims.by_level_long() == []
     (tmp_path / "looks.json").write_text("")
     records = {task.key: {"metrics": {"final": final}} for task in half}
-    monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)
-    runs = fedgwc.figures.looks()
+    monkeypatch.setattr(fedgwc.outcomes.tables, "by_key", lambda path: records)
+    runs = fedgwc.outcomes.looks()
     assert set(runs["seed"]) == {3} and set(runs["rule"]) == set(names)
     two = runs[runs["groups"] == 2]
     assert np.allclose(two["rand_of_one"], 2 * 190 / 780)
@@ -1021,14 +1024,14 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     assert {claim.interval.mean for claim in claims[6:]} == {0.7}  # adjusted: levels
     assert claims[6].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
-    assert fedgwc.figures.seeds_of_looks(runs) == (
+    assert fedgwc.outcomes.seeds_of_looks(runs) == (
         "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
         "rule looks 2 times or more in every run"
     )
     for seed, verdict in {4: "open", 5: "holds"}.items():
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
-        assert set(fedgwc.figures.looks()["seed"]) == {*range(3, seed + 1)}
+        assert set(fedgwc.outcomes.looks()["seed"]) == {*range(3, seed + 1)}
         claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
         assert {claim.verdict for claim in claims[3:]} == {verdict}
         assert {claim.verdict for claim in claims[:3]} == {"open"}  # noise
@@ -1049,8 +1052,8 @@ def looked(tmp_path, monkeypatch):
     Every rule looks twice in vain, then splits without a mistake; IFCA and FeSEM find
     nothing of use.
     """
-    figures = fedgwc.figures
-    here = figures.common.results("fedgwc")
+    outcomes = fedgwc.outcomes
+    here = outcomes.common.results("fedgwc")
     known = store.read(here / "longer.json")[0]
     for file in here.glob("*.json"):
         if file.name.split(".")[0] != "looks":
@@ -1064,13 +1067,13 @@ def looked(tmp_path, monkeypatch):
         final |= {f"{score}_{r}": value for score, value in split.items()}
     record = known | {"metrics": {"final": final, "curves": {}}}
     made = {}
-    read = figures.tables.by_key
+    read = outcomes.tables.by_key
     monkeypatch.setattr(
-        figures.tables,
+        outcomes.tables,
         "by_key",
         lambda path: made if path.stem == "looks" else read(path),
     )
-    monkeypatch.setattr(figures.common, "results", lambda paper: tmp_path)
+    monkeypatch.setattr(outcomes.common, "results", lambda paper: tmp_path)
 
     def add(seed):
         for task in fedgwc.tasks.TABLES["looks"]("workstation"):
@@ -1095,7 +1098,7 @@ def test_levels_with_several_looks_are_held_against_equal_updates(looked):
         assert was.verdict == wadb.verdict == verdict
     assert was.printed == pytest.approx(0.6 - 0.1)  # Table 6, three levels
     assert wadb.printed is None and "9,000 client updates" in was.scale
-    rand = fedgwc.figures.looked_table()
+    rand = fedgwc.outcomes.looked_table()
     assert rand.loc["released, ε = 6e-05, first split", "levels"] == "1.00"
     assert rand.loc["IFCA, at the end", "levels"] == "0.40"
 
@@ -1107,6 +1110,7 @@ def shown_by(words, judged=()):
     (source,) = [source for source in sources if words in source]
     shown = []
     names = {"fedgwc": fedgwc, "figures": fedgwc.figures, "judged": judged}
+    names |= {"outcomes": fedgwc.outcomes}
     names |= {"Markdown": str, "display": shown.append}
     names |= {"show": lambda figure, alt: shown.append(figure)}
     exec(source, names)
@@ -1114,23 +1118,23 @@ def shown_by(words, judged=()):
 
 
 def test_the_page_takes_looks_in_by_itself(looked):
-    assert shown_by("figures.looks()") == []  # no seed is whole
+    assert shown_by("outcomes.looks()") == []  # no seed is whole
     looked(3)
     judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-    words, picture, _, table, verdicts = shown_by("figures.looks()", judged)
+    words, picture, _, table, verdicts = shown_by("outcomes.looks()", judged)
     assert "One of the three seeds is run so far; with ε = 6e-05" in words
     assert len(picture.axes) == 5 and len(table) == 6
     assert "as released: noise, σ = 3 *open*" in verdicts
     looked(4)
     looked(5)
-    assert "All three seeds are run" in shown_by("figures.looks()")[0]
+    assert "All three seeds are run" in shown_by("outcomes.looks()")[0]
 
 
 def test_least_sizes_stand_beside_the_least_one():
-    table = fedgwc.figures.least_sizes_table()
+    table = fedgwc.outcomes.least_sizes_table()
     assert [*table.index] == [3, 6, 10, 15]
-    untested = fedgwc.figures.untested("α = 0.5")
-    own = untested[untested["row"] == fedgwc.figures.NO_TEST]
+    untested = fedgwc.outcomes.untested("α = 0.5")
+    own = untested[untested["row"] == fedgwc.outcomes.NO_TEST]
     assert table.loc[3, "WAS"] == f"{own['was'].mean():z.2f}"
     assert table.loc[15, "clusters"] == "1.0 (1.0 to 1.0)"
     assert table.loc[15, "lead at equal rounds"] == "+0.0 (+0.0 to +0.0)"  # is FedAvg
@@ -1154,11 +1158,11 @@ def test_rules_and_rivals_stand_in_one_table(monkeypatch):
     ]
     rivals = pd.DataFrame({"row": ["IFCA", "IFCA"], "rand": [0.6, 0.8]})
     rivals = rivals.assign(setting="blur, 6 pixels")
-    monkeypatch.setattr(fedgwc.figures, "looks", lambda: None)
-    assert fedgwc.figures.looked_table() is None
-    monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
-    monkeypatch.setattr(fedgwc.figures, "looked_rivals", lambda: rivals)
-    table = fedgwc.figures.looked_table()
+    monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: None)
+    assert fedgwc.outcomes.looked_table() is None
+    monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: pd.DataFrame(lines))
+    monkeypatch.setattr(fedgwc.outcomes, "looked_rivals", lambda: rivals)
+    table = fedgwc.outcomes.looked_table()
     assert [*table.columns] == ["blur, 6 pixels"]
     assert [*table["blur, 6 pixels"]] == ["0.49", "0.90", "0.80", "0.50", "0.70"]
     assert table.index[-1] == "IFCA, at the end"
@@ -1173,7 +1177,7 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
         for name, looks in zip(names, [3, 3, 3, 2, 2, 2, 2], strict=True)
         for seed in (3, 4, 5)
     ]
-    monkeypatch.setattr(fedgwc.figures, "looks", lambda: pd.DataFrame(lines))
+    monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: pd.DataFrame(lines))
     noise = "noise, σ = 3"
     found = fedgwc.claims.at_first_split("It finds", "here", noise, 0.5)
     verdicts = [claim.verdict for claim in found]
@@ -1187,9 +1191,9 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
 @pytest.fixture
 def large_emnist(tmp_path, monkeypatch):
     """Records of the first seed of ``emnist`` in which FedGWC as released splits."""
-    known = store.read(fedgwc.figures.common.results("fedgwc") / "longer.json")[0]
-    monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
-    assert fedgwc.figures.larger_runs() is None
+    known = store.read(fedgwc.outcomes.common.results("fedgwc") / "longer.json")[0]
+    monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
+    assert fedgwc.outcomes.larger_runs() is None
     usual = {"balanced_accuracy": [0.1, 0.6, 0.7, 0.8], "clusters": [1, 1, 1, 1]}
     usual |= {"client_updates": [250, 500, 750, 1000], "wadb": [None, None, None, 2.0]}
     split = {"balanced_accuracy": [0.1, 0.6, 0.9, 0.9], "clusters": [1, 1, 4, 4]}
@@ -1213,11 +1217,11 @@ def large_emnist(tmp_path, monkeypatch):
             metrics = {"final": final, "curves": curves}
             records[task.key] = known | {"metrics": metrics, "client_updates": 1000}
     (tmp_path / "emnist.json").write_text("")
-    monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)
+    monkeypatch.setattr(fedgwc.outcomes.tables, "by_key", lambda path: records)
 
 
 def test_larger_runs_stand_beside_the_papers_table(large_emnist):
-    table = fedgwc.figures.larger_runs()
+    table = fedgwc.outcomes.larger_runs()
     (name,) = set(table.index.get_level_values(0))
     assert name.startswith("EMNIST, 400 clients") and len(table) == 8
     line = table.loc[(name, "IFCA (5)")]
@@ -1236,7 +1240,7 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
 
 
 def test_the_page_takes_emnist_in_by_itself(large_emnist):
-    words, table = shown_by("figures.larger_runs()")
+    words, table = shown_by("outcomes.larger_runs()")
     assert "split anew" in words and "beside the authors' released rule" in words
     assert set(table["seeds"]) == {"1"}
 
@@ -1269,10 +1273,10 @@ def test_splits_are_watched_and_drawn():
 
 def test_overlap_of_classes():
     counts = np.array([[10, 0, 0], [0, 10, 0], [5, 5, 0], [0, 0, 10]])
-    apart = fedgwc.figures.overlap(counts, np.array([0, 0, 0, 1]))
+    apart = fedgwc.outcomes.overlap(counts, np.array([0, 0, 0, 1]))
     assert apart == 0
-    assert fedgwc.figures.overlap(counts[:3], np.array([0, 0, 1])) == 1
-    assert fedgwc.figures.overlap(counts[:3], np.array([0, 1, 1])) == pytest.approx(
+    assert fedgwc.outcomes.overlap(counts[:3], np.array([0, 0, 1])) == 1
+    assert fedgwc.outcomes.overlap(counts[:3], np.array([0, 1, 1])) == pytest.approx(
         0.25
     )
 

@@ -212,7 +212,7 @@ def test_ablations_and_completions_change_what_they_name():
 
 
 def test_printed_numbers_are_read_with_their_cells():
-    frames = {number: gcfl.figures.printed(number) for number in "2345"}
+    frames = {number: gcfl.outcomes.printed(number) for number in "2345"}
     assert {n: len(f) for n, f in frames.items()} == {
         "2": 72,
         "3": 144,
@@ -248,7 +248,7 @@ def test_sentences_of_the_paper_agree_with_its_tables():
     break them.
     """
     acc = {
-        n: gcfl.figures.printed(n)
+        n: gcfl.outcomes.printed(n)
         .set_index(["scale", "dataset", "setting", "row"])["accuracy"]
         .to_dict()
         for n in "235"
@@ -274,8 +274,8 @@ def test_sentences_of_the_paper_agree_with_its_tables():
 
 def test_the_chapter_quotes_the_papers_leads():
     """Over the best rival of a cell, and over FedCCFA on CIFAR-10."""
-    paper = gcfl.figures.unlike(gcfl.figures.printed("2"))
-    level = 100 * paper.pivot_table("accuracy", gcfl.figures.CELL, "row")
+    paper = gcfl.outcomes.unlike(gcfl.outcomes.printed("2"))
+    level = 100 * paper.pivot_table("accuracy", gcfl.outcomes.CELL, "row")
     rivals = level.drop(columns="GCFL")
     equal = rivals.drop(columns=["FedProx", "FedEM", "CFL-GP", "FedCCFA"])
     assert (level["GCFL"] - rivals.max(axis=1)).mean() == pytest.approx(0.4, abs=0.05)
@@ -292,7 +292,7 @@ def test_printed_rows_are_among_the_tasks():
         for task in gcfl.tasks.TABLES[name]("laptop")
     }
     assert {
-        row for number in "2345" for row in gcfl.figures.printed(number)["row"]
+        row for number in "2345" for row in gcfl.outcomes.printed(number)["row"]
     } <= ours
 
 
@@ -549,27 +549,27 @@ def test_rivals_with_a_larger_budget_do_not_compete():
     runs = pd.DataFrame(
         {"row": ["GCFL", "IFCA", "FedEM"], "client_updates": [120, 120, 360]}
     )
-    assert gcfl.figures.same_budget(runs.assign(scale="large")) == ["IFCA"]
+    assert gcfl.outcomes.same_budget(runs.assign(scale="large")) == ["IFCA"]
 
 
 def test_rows_that_train_more_say_how_much():
     runs = pd.DataFrame({"row": ["GCFL", "FedEM"] * 2, "scale": ["small"] * 4})
     runs["client_updates"] = [100, 300, 100, 300]
-    assert gcfl.figures.with_budgets(runs) == {"GCFL": "GCFL", "FedEM*": "FedEM* ×3.0"}
+    assert gcfl.outcomes.with_budgets(runs) == {"GCFL": "GCFL", "FedEM*": "FedEM* ×3.0"}
 
 
 def test_rows_that_are_not_quite_the_published_method_have_a_star():
-    assert gcfl.figures.shown("FedCCFA") == "FedCCFA*"
-    assert gcfl.figures.shown("w/o shielding") == "no shield"
-    assert gcfl.figures.shown("IFCA") == "IFCA"
-    runs = gcfl.figures.both_datasets()
-    table = gcfl.figures.full_table("2", runs, "mnist", "accuracy.").text
-    assert "AutoCFL*" in table and gcfl.figures.STAR in table
+    assert gcfl.outcomes.shown("FedCCFA") == "FedCCFA*"
+    assert gcfl.outcomes.shown("w/o shielding") == "no shield"
+    assert gcfl.outcomes.shown("IFCA") == "IFCA"
+    runs = gcfl.outcomes.both_datasets()
+    table = gcfl.outcomes.full_table("2", runs, "mnist", "accuracy.").text
+    assert "AutoCFL*" in table and gcfl.outcomes.STAR in table
     assert "AutoCFL " not in table
 
 
 def test_zeta_is_calibrated_on_the_papers_number_of_clusters():
-    table5 = gcfl.figures.printed("5")
+    table5 = gcfl.outcomes.printed("5")
     theirs = table5.loc[table5["row"] == "GCFL", "clusters"].mean()
     runs = pd.DataFrame({"zeta": [0.01, 0.3, 1.0], "row": "GCFL"})
     runs["clusters"] = [theirs + 3, theirs - 0.5, theirs - 2]
@@ -641,7 +641,7 @@ def test_verdicts_rest_on_five_epochs():
 
 def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
     """At the ζ nearest to the paper's number of clusters, whatever they say."""
-    ours = gcfl.figures.recorded("local_parts")
+    ours = gcfl.outcomes.recorded("local_parts")
     at_once = ours[ours["row"] == "GCFL"].assign(row="No δ_init")
     ours = pd.concat([ours, at_once])
     fewer = ours.assign(zeta=0.3, clusters=ours["clusters"] - 1.5)
@@ -649,8 +649,8 @@ def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
     fewer.loc[bare, ["clusters", "accuracy"]] -= [3.0, 0.1]
     runs = pd.concat([ours.assign(zeta=0.01), ours.assign(zeta=0.1), fewer])
     names = ("The shield helps", "Without the shield clusters collapse")
-    for crossed, verdict in ((gcfl.figures.crossed(), "fails"), (runs, "holds")):
-        monkeypatch.setattr(gcfl.figures, "crossed", lambda crossed=crossed: crossed)
+    for crossed, verdict in ((gcfl.outcomes.crossed(), "fails"), (runs, "holds")):
+        monkeypatch.setattr(gcfl.outcomes, "crossed", lambda crossed=crossed: crossed)
         claims = {claim.statement: claim for claim in gcfl.claims.with_steps(25)}
         for name in names:
             assert claims[name].verdict == verdict and "ζ = 0.3" in claims[name].scale
@@ -723,7 +723,7 @@ def later_tables(tmp_path, monkeypatch):
     rows = by_place("local_work")
     epochs = []
     for task in gcfl.tasks.epochs("workstation"):
-        _, row = gcfl.figures.OVER_ZETA.get(task.tags["row"], (0, task.tags["row"]))
+        _, row = gcfl.outcomes.OVER_ZETA.get(task.tags["row"], (0, task.tags["row"]))
         change = {
             "GCFL": {"accuracy": -0.3},
             "w/o shielding": {"clusters": -3.0},
@@ -737,19 +737,19 @@ def later_tables(tmp_path, monkeypatch):
     for name, records in made.items():
         store.write_table(folder / f"{name}.json", records)
     monkeypatch.chdir(tmp_path)
-    gcfl.figures.whole_seeds.cache_clear()
+    gcfl.outcomes.whole_seeds.cache_clear()
     yield
-    gcfl.figures.whole_seeds.cache_clear()
+    gcfl.outcomes.whole_seeds.cache_clear()
 
 
 def test_the_chapter_says_nothing_of_runs_that_are_not_there(tmp_path, monkeypatch):
     missing = tmp_path / "book" / "results" / "gcfl"
     missing.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    gcfl.figures.whole_seeds.cache_clear()
-    assert gcfl.figures.nearer() is None
+    gcfl.outcomes.whole_seeds.cache_clear()
+    assert gcfl.outcomes.nearer() is None
     assert gcfl.claims.with_more_data() == []
-    gcfl.figures.whole_seeds.cache_clear()
+    gcfl.outcomes.whole_seeds.cache_clear()
 
 
 def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
@@ -762,7 +762,7 @@ def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
     assert "with more data it is -17" in by_name["Clusters beat one model"].why
     assert "one model for all by −17" in gcfl.claims.on_more_data(judged)
     assert len(gcfl.figures.nearer_leads().axes) == 4
-    table = gcfl.figures.nearer_clusters().text
+    table = gcfl.outcomes.nearer_clusters().text
     assert "ζ = 0.3, without" in table and "paper, without" in table
 
 
@@ -781,17 +781,17 @@ def test_table_3_is_judged_on_twenty_participants():
     asked = {claim.statement: claim for claim in gcfl.claims.questions_on_twenty()}
     falls = asked["Loses less than FedAvg from 80 to 200 clients"]
     assert falls.printed == pytest.approx(0.5 * (4.11 - 2.59) + 0.5 * (1.49 - 1.19))
-    assert len(gcfl.figures.twenty_boards()) == 2
+    assert len(gcfl.outcomes.twenty_boards()) == 2
 
 
 def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch):
     """Made up: places are worth 20 points and a cluster, the other parts nothing."""
-    runs = gcfl.figures.crossed()
+    runs = gcfl.outcomes.crossed()
     whole = runs[runs["row"] == "GCFL"]
     made = [whole.assign(row=row) for row in ("GCFL", *gcfl.claims.PARTS)]
     made = pd.concat(made, ignore_index=True)
     made.loc[made["row"] == "Param-space", ["accuracy", "clusters"]] -= [0.2, 1.0]
-    monkeypatch.setattr(gcfl.figures, "crossed", lambda: made)
+    monkeypatch.setattr(gcfl.outcomes, "crossed", lambda: made)
     by_name = {claim.statement: claim for claim in gcfl.claims.ablations()}
     places = by_name[gcfl.claims.PLACES]
     assert places.interval == pytest.approx((20.0, 20.0, 20.0))
@@ -802,7 +802,7 @@ def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch
         assert "by the book's rule alone: fails" in by_name[name].reason
     assert by_name[gcfl.claims.MOST].interval.mean < -19
     assert by_name[gcfl.claims.MOST].verdict == "fails"
-    assert gcfl.figures.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
+    assert gcfl.outcomes.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
     words = gcfl.claims.on_the_parts(by_name.values())
     assert "worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +20.0" in words
     assert (
@@ -811,9 +811,9 @@ def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch
 
 
 def test_the_start_has_not_been_taken_away_at_our_zeta():
-    assert [*gcfl.figures.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
-    assert [*gcfl.figures.worth("Massless", "accuracy")] == [0.01, 0.1, 0.3, 1.0]
-    first = gcfl.figures.worth_tables()[0].text
+    assert [*gcfl.outcomes.worth("No δ_init", "accuracy")] == [0.1, 0.3, 1.0]
+    assert [*gcfl.outcomes.worth("Massless", "accuracy")] == [0.01, 0.1, 0.3, 1.0]
+    first = gcfl.outcomes.worth_tables()[0].text
     assert first.startswith("Accuracy in points: GCFL minus") and "–" in first
 
 
@@ -879,7 +879,7 @@ def test_a_chain_joins_groups_for_gcfl_and_not_for_k_means():
 
 def test_the_largest_cluster_of_the_last_round():
     course = pd.DataFrame({"labels": [[0, 1, 2, 3], [0, 0, 0, 1]]})
-    assert gcfl.figures.largest_cluster(pd.DataFrame({"course": [course]})) == 0.75
+    assert gcfl.outcomes.largest_cluster(pd.DataFrame({"course": [course]})) == 0.75
 
 
 def test_rows_that_are_controls_in_disguise_are_named():
@@ -892,7 +892,7 @@ def test_rows_that_are_controls_in_disguise_are_named():
             "GCFL": [0.8, 0.8, 0.8],
         }
     ).assign(scale="small")
-    assert gcfl.figures.same_as(runs) == {
+    assert gcfl.outcomes.same_as(runs) == {
         "CFL": "FedAvg in 2 of 3 runs",
         "FedSoft": "LocalOnly, 0.2 points apart",
     }

@@ -288,14 +288,14 @@ def test_a_soft_vote_by_hand():
 
 def test_the_first_arm_is_looked_at_in_every_round(done):
     (task,), path = done
-    looks = ocfl.figures.every_round([task], path)
+    looks = ocfl.outcomes.every_round([task], path)
     assert len(looks) == task.rounds * len(ocfl.arms.CLUSTERERS)
     record = store.read(path)[0]
-    assert looks["fires"].iloc[0] == ocfl.figures.fires(
+    assert looks["fires"].iloc[0] == ocfl.outcomes.fires(
         record["metrics"]["curves"]["temperature"]
     )
     final = record["metrics"]["final"]
-    hits = ocfl.figures.at_trigger(looks).set_index("row")
+    hits = ocfl.outcomes.at_trigger(looks).set_index("row")
     for name in ("OCFL-AFF", "OCFL-MS", "OCFL-HDB"):  # k-means has another seed
         assert np.isclose(hits.loc[name, "ari"], final[f"{name}|ari"])
         assert hits.loc[name, "round"] == final[f"{name}|round"]
@@ -303,7 +303,7 @@ def test_the_first_arm_is_looked_at_in_every_round(done):
 
 def test_arms_are_read_one_line_each(done):
     (task,), path = done
-    frame = ocfl.figures.side_by_side([task], path).set_index("row")
+    frame = ocfl.outcomes.side_by_side([task], path).set_index("row")
     assert list(frame.index) == [name for name, _ in task.method.arms]
     assert (
         frame.loc["Oracle clusters", "ari"] == 1
@@ -329,7 +329,7 @@ def test_arms_are_read_one_line_each(done):
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=9), st.integers(1, 3))
 @settings(deadline=None)
 def test_the_round_of_the_trigger_agrees_with_its_loop(T, window):
-    found = ocfl.figures.fires(T, window)
+    found = ocfl.outcomes.fires(T, window)
     assert (None if np.isnan(found) else found) == reference.first_rise(T, window)
 
 
@@ -341,13 +341,13 @@ def test_who_never_fires_stays_together():
             "ari": [0.1, 0.2, 0.3, 0.4],
         }
     )
-    assert ocfl.figures.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
+    assert ocfl.outcomes.at_trigger(looks)["ari"].tolist() == [0.2, 0.0]
 
 
 def test_figures_are_drawn(done):
     (task,), path = done
-    looks = ocfl.figures.every_round([task], path)
-    arms = ocfl.figures.side_by_side([task], path)
+    looks = ocfl.outcomes.every_round([task], path)
+    arms = ocfl.outcomes.side_by_side([task], path)
     rows = ["FedAvg", "OCFL-HDB"]
     panels = [ax for ax in ocfl.figures.temperatures(looks).axes if ax.get_visible()]
     assert len(panels) == 2  # the digits, and all together
@@ -356,7 +356,7 @@ def test_figures_are_drawn(done):
     assert [ax.get_title() for ax in fig.axes] == [*scales]
     assert len(ocfl.figures.segments(arms, rows).axes) == 1
     assert len(ocfl.figures.boxes(arms, rows).axes) == 2
-    courses = ocfl.figures._courses_of_arms([task], path)
+    courses = ocfl.outcomes._courses_of_arms([task], path)
     assert set(courses["row"]) == set(arms["row"])
     last = courses[courses["round"] == task.rounds].set_index("row")["pf1"]
     assert last.to_dict() == arms.set_index("row")["pf1"].to_dict()
@@ -366,12 +366,12 @@ def test_figures_are_drawn(done):
 
 def test_the_archive_stands_beside_our_runs_by_its_name(done):
     (task,), path = done
-    arms = ocfl.figures.side_by_side([task], path)
-    theirs = arms[["row", *ocfl.figures.SCENARIO]].assign(ari=0.5)
+    arms = ocfl.outcomes.side_by_side([task], path)
+    theirs = arms[["row", *ocfl.outcomes.SCENARIO]].assign(ari=0.5)
     fig = ocfl.figures.dots(arms, theirs)
     words = [text.get_text() for text in fig.legends[0].get_texts()]
     assert words == ["ours", "archive, end of run"]
-    shown = ocfl.figures.beside(arms, theirs, "Both.")
+    shown = ocfl.outcomes.beside(arms, theirs, "Both.")
     for text in (shown.html, shown.text):
         assert "archive" in text and "paper" not in text
 
@@ -518,9 +518,9 @@ def test_a_threshold_is_tuned_on_other_seeds():
             lines.append({"row": row, "seed": seed, "ari": ari})
     lines.append({"row": "SCL", "seed": 0, "ari": 0.5})
     frame = pd.DataFrame(lines)
-    chosen = ocfl.figures.chosen_thresholds(frame)
+    chosen = ocfl.outcomes.chosen_thresholds(frame)
     assert chosen == {0: "BCL", 1: "BCL, threshold 0.1"}
-    found = ocfl.figures.tuned(frame, chosen).set_index(["row", "seed"])["ari"]
+    found = ocfl.outcomes.tuned(frame, chosen).set_index(["row", "seed"])["ari"]
     # each seed gets what was best on the other one, and here that is the worse
     assert found.to_dict() == {("SCL", 0): 0.5, ("BCL", 0): 0.2, ("BCL", 1): 0.2}
 
@@ -532,7 +532,8 @@ def test_claims_are_judged_on_the_long_runs():
     }
     mine = ocfl.claims.long_runs()
     assert (
-        mine.looks.groupby(ocfl.figures.SCENARIO)["seed"].nunique().tolist() == [3] * 12
+        mine.looks.groupby(ocfl.outcomes.SCENARIO)["seed"].nunique().tolist()
+        == [3] * 12
     )
     paper = [claim for claim in judged if not claim.ours]
     shown = ocfl.claims.table(paper, "All").text
@@ -547,7 +548,7 @@ def test_the_places_of_a_split_are_averaged():
     looks = scenario(
         round=[1, 2, 3, 4], fires=3.0, ari=[0.1, 0.2, 0.3, 0.4], row="OCFL-KM"
     )
-    table = ocfl.figures.by_place(looks, ["OCFL-KM"])
+    table = ocfl.outcomes.by_place(looks, ["OCFL-KM"])
     assert table.loc["OCFL-KM"].tolist() == [0.1, 0.2, 0.3, 0.4, 0.4]
 
 
@@ -563,12 +564,12 @@ def test_what_the_chapter_says_of_the_long_runs():
         ["FMNIST", "overlapping", "balanced"]
     ]
     folder = ARCHIVE.parent
-    for name in ocfl.figures.LONG:  # BCL finds all groups at 0.2, 0.3 and 0.4
+    for name in ocfl.outcomes.LONG:  # BCL finds all groups at 0.2, 0.3 and 0.4
         tasks = ocfl.tasks.TABLES[name]("workstation")
-        arms = ocfl.figures.side_by_side(tasks, folder / f"{name}.json")
+        arms = ocfl.outcomes.side_by_side(tasks, folder / f"{name}.json")
         for row in ("BCL", "BCL, threshold 0.2", "BCL, threshold 0.3"):
             assert (arms.loc[arms["row"] == row, "ari"] == 1).all()
-    looked = ocfl.figures.by_threshold()
+    looked = ocfl.outcomes.by_threshold()
     assert (
         looked.loc["BCL at 0.2", "round 1"] == 1 > looked.loc["BCL at 0.4", "round 1"]
     )
@@ -602,7 +603,9 @@ def test_areas_of_images_that_all_get_right():
 def test_a_longer_window_waits_longer():
     T = [0.5, 0.4, 0.45, 0.42, 0.5]
     looks = scenario(round=[1, 2, 3, 4, 5], temperature=T, ari=[0.1, 0.2, 0.3, 0.4, 1])
-    found = ocfl.figures.windows(looks.assign(row="OCFL-HDB", clusters=3), ["OCFL-HDB"])
+    found = ocfl.outcomes.windows(
+        looks.assign(row="OCFL-HDB", clusters=3), ["OCFL-HDB"]
+    )
     assert found["mean round"].tolist()[:3] == [3, 4, 5]
     assert found["runs that fire"].tolist() == ["100%"] * 3 + ["0%"]
     assert found["OCFL-HDB"].tolist() == [0.3, 0.4, 1, 0]
@@ -651,8 +654,8 @@ def test_a_claim_in_rounds_holds_or_stays_open():
 
 
 def test_thirty_clients_are_shown_on_two_data_sets():
-    found = ocfl.figures.thirty_clients()
-    runs = ocfl.figures.all_arms().query("clients == 30 and row == 'OCFL-HDB'")
+    found = ocfl.outcomes.thirty_clients()
+    runs = ocfl.outcomes.all_arms().query("clients == 30 and row == 'OCFL-HDB'")
     assert found.loc["OCFL-HDB", "PF1, FMNIST"] == pytest.approx(runs["pf1"].mean())
     assert found.notna().all(axis=None) and {"FedAvg", "SCL"} <= set(found.index)
 
@@ -708,7 +711,7 @@ def test_every_judged_claim_keeps_the_rule():
 def test_the_archives_areas_are_not_those_of_the_true_class():
     found = ocfl.claims.unseen_classes()
     assert len(found) == 4 and found.min() > 0.5
-    runs = ocfl.figures.kept_archive()["runs"]
+    runs = ocfl.outcomes.kept_archive()["runs"]
     few = runs[(runs["row"] == "OCFL-HDB") & (runs["overlap"] == "non-overlapping")]
     assert (few[few["data"].isin(ocfl.claims.GREY)]["ari"] == 1).all()
 
@@ -730,7 +733,7 @@ def test_a_temperature_that_falls_first_is_counted():
 def test_claims_read_the_kept_summary_only(monkeypatch):
     """They must not depend on whether the archive is on this machine."""
     monkeypatch.setattr(ocfl.archive, "summarise", None)
-    frames = ocfl.figures.kept_archive.__wrapped__()
+    frames = ocfl.outcomes.kept_archive.__wrapped__()
     assert set(frames["runs"]["row"]) >= {"FedAvg", "SCL", "BCL as released"}
     assert {"data", "round", "temperature"} <= set(frames["temperatures"])
 
@@ -802,7 +805,7 @@ def test_the_temperature_is_the_angle_of_sight(separation, steps, clients):
 def test_it_falls_and_then_rises_or_rises_at_once():
     for separation, first in ((1.0, 6), (4.0, 2)):
         T, found = ocfl.theory.outcomes(separation, steps=8, noise=0, rounds=8)
-        assert ocfl.figures.fires(T) == first and T[-1] > 0.7
+        assert ocfl.outcomes.fires(T) == first and T[-1] > 0.7
         assert all(ari == [1.0] * 8 for ari in found.values())
 
 
@@ -818,4 +821,4 @@ def test_the_toys_figure_has_the_trigger():
     fig = ocfl.figures.sight_lines(
         past, mu, ocfl.theory.pull((0.2, 0.05), 0.5, 8, mu.shape[1]), T
     )
-    assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.figures.fires(T)
+    assert fig.axes[1].lines[-1].get_xdata()[0] == ocfl.outcomes.fires(T)

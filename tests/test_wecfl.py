@@ -805,8 +805,8 @@ def test_a_smoke_run_gives_records(tmp_path):
 
 def test_printed_numbers_are_read_with_their_cells():
     two, five = (
-        wecfl.figures.printed("2").set_index(["dataset", "setting", "K", "row"]),
-        wecfl.figures.printed("5"),
+        wecfl.outcomes.printed("2").set_index(["dataset", "setting", "K", "row"]),
+        wecfl.outcomes.printed("5"),
     )
     cell = two.loc["cifar10", "(3, 2)-class", 10, "WeCFL"]
     assert (cell["accuracy_weighted"], cell["accuracy_weighted_std"]) == (
@@ -832,7 +832,7 @@ def test_ensembles_of_five_are_read_from_those_of_ten(tmp_path):
     ]
     for task in tasks:
         store.append(tmp_path / "x.json", task.record())
-    frame = wecfl.figures.with_halves(tables.frame(tasks, tmp_path / "x.json", last=3))
+    frame = wecfl.outcomes.with_halves(tables.frame(tasks, tmp_path / "x.json", last=3))
     assert sorted(zip(frame["row"], frame["K"], strict=True)) == [
         ("FedAvg", 1),
         ("FedAvg+", 5),
@@ -889,7 +889,7 @@ def test_a_gain_on_cifar_is_compared_setting_by_setting():
 
 
 def test_settings_of_one_law_are_paired_by_their_kind():
-    gains = pd.DataFrame({"setting": [*wecfl.figures.SETTINGS]})
+    gains = pd.DataFrame({"setting": [*wecfl.outcomes.SETTINGS]})
     found = wecfl.claims.by_kind(gains)
     assert found["kind"].tolist() == ["cluster-wise"] * 2 + ["client-wise"] * 2
     assert found["law"].tolist() == ["Dirichlet", "by classes"] * 2
@@ -903,8 +903,8 @@ def test_changes_are_the_rounds_in_which_clusters_changed():
             "completeness": [1.0, 1.0 + 2e-16, 1.0, 0.9],
         }
     )
-    assert wecfl.figures.changes(course) == [3, 4]
-    assert wecfl.figures.changes(course.iloc[:2]) == []
+    assert wecfl.outcomes.changes(course) == [3, 4]
+    assert wecfl.outcomes.changes(course.iloc[:2]) == []
 
 
 def test_the_share_of_runs_that_get_worse_is_counted_cell_by_cell():
@@ -942,7 +942,7 @@ def test_headlines_are_claims_of_the_paper_in_their_order():
     first = wecfl.claims.headlines(judged)
     main = len(wecfl.claims.HEADLINES)
     assert [claim.statement for claim in first[:main]] == [*wecfl.claims.HEADLINES]
-    assert {claim.scale for claim in first[main:]} <= {wecfl.figures.OWN}
+    assert {claim.scale for claim in first[main:]} <= {wecfl.outcomes.OWN}
     assert not any(claim.ours for claim in first)
     assert {claim.verdict for claim in first} >= {"holds", "fails", "open"}
     ordered = wecfl.claims.by_verdict(judged)
@@ -953,12 +953,12 @@ def test_headlines_are_claims_of_the_paper_in_their_order():
 def test_the_summary_takes_its_numbers_from_records_and_print():
     judged = wecfl.claims.claims()
     words = " ".join(wecfl.claims.summary(judged).split())
-    theirs = wecfl.figures.paper()
-    printed = wecfl.figures.lead("IFCA", printed=theirs)
+    theirs = wecfl.outcomes.paper()
+    printed = wecfl.outcomes.lead("IFCA", printed=theirs)
     assert printed == pytest.approx(15.1, abs=0.05)  # from Tables 2 and 5
     assert f"In print it is {printed:.0f} points behind WeCFL" in words
     assert "nan" not in words
-    five, ten = (wecfl.figures.lead("FeSEM", K=K, printed=theirs) for K in (5, 10))
+    five, ten = (wecfl.outcomes.lead("FeSEM", K=K, printed=theirs) for K in (5, 10))
     assert (five, ten) == pytest.approx((0.72, 1.62), abs=0.02)
     detail = wecfl.claims.leads_over_fesem(judged)
     assert f"in the paper it is +{five:.1f} and +{ten:.1f}" in detail
@@ -966,7 +966,7 @@ def test_the_summary_takes_its_numbers_from_records_and_print():
 
 def test_methods_keep_their_colours():
     """The race and Figure 2 show the same methods."""
-    runs = wecfl.figures.curves("figure2")
+    runs = wecfl.outcomes.curves("figure2")
     runs.pop("IFCA as released")
     shown = wecfl.figures.convergence().axes[0].lines
     assert [line.get_label() for line in shown] == [*runs]
@@ -978,18 +978,18 @@ def test_methods_keep_their_colours():
 
 
 def test_stars_mark_old_runs_and_go_with_them(monkeypatch):
-    monkeypatch.setattr(wecfl.figures, "standing_in", set)
-    table, words = wecfl.figures.ifca_gaps()
+    monkeypatch.setattr(wecfl.outcomes, "standing_in", set)
+    table, words = wecfl.outcomes.ifca_gaps()
     assert "*" not in table.text and words.endswith("of 8 lines.")
     assert "ten times" in words  # the released code has η = 0.001
     old = {("cifar10", "2-class", "IFCA as released")}
-    monkeypatch.setattr(wecfl.figures, "standing_in", lambda: old)
-    starred = wecfl.figures.ifca_gaps()[0].text
+    monkeypatch.setattr(wecfl.outcomes, "standing_in", lambda: old)
+    starred = wecfl.outcomes.ifca_gaps()[0].text
     assert starred.count("*") == 2  # one cell, and the caption
 
 
 def test_variants_with_the_same_numbers_share_a_line():
-    table, _ = wecfl.figures.variants()
+    table, _ = wecfl.outcomes.variants()
     assert "last layer only; all layers; cosine distance" in table.text
     assert "+0.0 (+0.0 to +0.0)" not in table.text
 
@@ -1001,13 +1001,13 @@ def made_up(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     for path in results("wecfl").glob("*.json"):
         (folder / path.name).symlink_to(path)
-    for module in (wecfl.figures, common):
+    for module in (wecfl.outcomes, common):
         monkeypatch.setattr(module, "results", lambda paper: folder)
-    wecfl.figures.both.cache_clear()
-    wecfl.figures.own_scale.cache_clear()
+    wecfl.outcomes.both.cache_clear()
+    wecfl.outcomes.own_scale.cache_clear()
     yield folder
-    wecfl.figures.both.cache_clear()
-    wecfl.figures.own_scale.cache_clear()
+    wecfl.outcomes.both.cache_clear()
+    wecfl.outcomes.own_scale.cache_clear()
 
 
 SHOWN = {"WeCFL": 0.7, "FeSEM": 0.69, "IFCA": 0.5, "FedAvg": 0.2}
@@ -1027,31 +1027,31 @@ def pretend_seeds(folder, number: int, beyond: int = 0) -> None:
         level = SHOWN.get(row, 0.6) - 0.1 * (task.tags["K"] == 5)
         level += 0.01 * task.seed * (1 + (row == "WeCFL"))
         store.append(path, pretend(task, level))
-    wecfl.figures.own_scale.cache_clear()
+    wecfl.outcomes.own_scale.cache_clear()
 
 
 def test_without_runs_at_the_papers_scale_nothing_is_said(made_up):
     pretend_seeds(made_up, 0, beyond=9)  # no seed is whole
-    assert len(wecfl.figures.own_scale()) == 0
+    assert len(wecfl.outcomes.own_scale()) == 0
     assert wecfl.claims.at_the_papers_scale() == []
     assert wecfl.claims.own_scale_in_words() == ""
-    assert wecfl.figures.alone_at_both_scales() == ""
-    assert wecfl.figures.ifca_at_own_scale() == ""
-    assert "own scale (seeds to come: 3 of 3)" in wecfl.figures.not_run()
+    assert wecfl.outcomes.alone_at_both_scales() == ""
+    assert wecfl.outcomes.ifca_at_own_scale() == ""
+    assert "own scale (seeds to come: 3 of 3)" in wecfl.outcomes.not_run()
 
 
 def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
     pretend_seeds(made_up, 1, beyond=1)  # seed 1 is not whole
-    assert set(wecfl.figures.own_scale()["seed"]) == {0}
+    assert set(wecfl.outcomes.own_scale()["seed"]) == {0}
     assert wecfl.claims.at_the_papers_scale() == []  # no interval, no verdict
-    assert "own scale (seeds to come: 2 of 3)" in wecfl.figures.not_run()
+    assert "own scale (seeds to come: 2 of 3)" in wecfl.outcomes.not_run()
     assert "CIFAR-10, (3, 2)-class, one seed. Accuracy" in (
         wecfl.claims.own_scale_in_words()
     )
     assert "one seed) it is +10.0." in wecfl.claims.alone_at_own_scale()
     assert "one seed) ours is +1.0 and +1.0." in wecfl.claims.leads_at_own_scale()
     assert "IFCA has 50 %." in wecfl.claims.ifca_row_at_own_scale()
-    shown = wecfl.figures.scales("cifar10", "(3, 2)-class").text
+    shown = wecfl.outcomes.scales("cifar10", "(3, 2)-class").text
     assert "the paper's scale: 70.0" in shown and "paper: 72.1" in shown
     assert "official test images: one seed; 1 to 1 minutes of one core a run" in shown
 
@@ -1060,7 +1060,7 @@ def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
 def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     """The page and the claims take in what there is, and nothing half done."""
     pretend_seeds(made_up, seeds)
-    frame = wecfl.figures.own_scale()
+    frame = wecfl.outcomes.own_scale()
     assert len(frame) == 11 * seeds and frame["seed"].nunique() == seeds
     assert frame["row"].eq("Majority class").sum() == seeds  # no run, but a deal
     found = wecfl.claims.at_the_papers_scale()
@@ -1073,19 +1073,19 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     assert first.printed == pytest.approx(0.37)
     assert first.replicates == f"{seeds} seeds"
     top = 70 + 2 * (seeds - 1)
-    shown = wecfl.figures.scales("cifar10", "(3, 2)-class").text
+    shown = wecfl.outcomes.scales("cifar10", "(3, 2)-class").text
     assert f"the paper's scale: {(70 + top) / 2:.1f} (70.0 to {top:.1f})" in shown
     words = wecfl.claims.own_scale_in_words()
     assert f"CIFAR-10, (3, 2)-class, {seeds} seeds" in words
     assert "(paper 72.1)" in words and "LocalOnly" not in words
     alone = 10 + (seeds - 1) / 2
     assert f"WeCFL minus LocalOnly is +{alone:.1f} points" in (
-        wecfl.figures.alone_at_both_scales()
+        wecfl.outcomes.alone_at_both_scales()
     )
     released = 60 + (seeds - 1) / 2
-    assert f"IFCA as released {released:.1f}" in wecfl.figures.ifca_at_own_scale()
+    assert f"IFCA as released {released:.1f}" in wecfl.outcomes.ifca_at_own_scale()
     assert "balanced accuracy" in (
-        wecfl.figures.own_measures("cifar10", "(3, 2)-class").text
+        wecfl.outcomes.own_measures("cifar10", "(3, 2)-class").text
     )
     legend = wecfl.figures.table_dots("2").legends[0].get_texts()
     assert "ours, the paper's scale" in [text.get_text() for text in legend]
@@ -1103,13 +1103,13 @@ def write(folder, table: str, level, **further) -> None:
 
 
 def test_unweighted_averages_are_taken_in(made_up):
-    frame = wecfl.figures.both()
+    frame = wecfl.outcomes.both()
     has_row = frame["row"].eq("FeSEM, unweighted averages").any()
     assert bool(wecfl.claims.of_unweighted_averages()) == has_row
     write(made_up, "averages", lambda task: 0.5, accuracy=0.5)
-    wecfl.figures.both.cache_clear()
+    wecfl.outcomes.both.cache_clear()
     helps, alike, beats = found = wecfl.claims.of_unweighted_averages()
-    mine = wecfl.figures.both()
+    mine = wecfl.outcomes.both()
     by_samples = {"accuracy_weighted": [(helps, "FeSEM"), (beats, "WeCFL")]}
     for value, pairs in (by_samples | {"accuracy": [(alike, "FeSEM")]}).items():
         for claim, row in pairs:
@@ -1121,7 +1121,7 @@ def test_unweighted_averages_are_taken_in(made_up):
     said = wecfl.claims.weights_in_averages({c.statement: c for c in found})
     assert said.startswith("in FeSEM that adds +") and "Eq. 2" in said
     assert "not run" in wecfl.claims.weights_in_averages({})
-    assert "FeSEM with unweighted" not in wecfl.figures.not_run()
+    assert "FeSEM with unweighted" not in wecfl.outcomes.not_run()
 
 
 def test_parts_of_the_released_ifca_are_taken_in(made_up):
@@ -1132,7 +1132,7 @@ def test_parts_of_the_released_ifca_are_taken_in(made_up):
     assert found[5].interval.mean == pytest.approx(20.0)  # 0.4 without the slip alone
     rates = [claim.statement.rsplit(" ", 1)[1] for claim in found[2:]]
     assert rates == ["0.01", "0.01", "0.001", "0.001"]
-    assert "IFCA, three batches" in wecfl.figures.stability().text
+    assert "IFCA, three batches" in wecfl.outcomes.stability().text
     said = wecfl.claims.slip_in_words(found)
     assert said.count("\n- ") == 6 and "(holds)" in said
 
@@ -1152,14 +1152,14 @@ def test_b_over_all_steps_is_taken_in(made_up):
         rounds = {"round": range(1, 11), "B_steps": [matrix] * 9 + [[[0.0, 0.1, 0.9]]]}
         curves = {name: [*values] for name, values in rounds.items()}
         store.append(path, record | {"metrics": record["metrics"] | {"curves": curves}})
-    frame = wecfl.figures.geometry()
+    frame = wecfl.outcomes.geometry()
     for course in frame["course"]:
         assert course["B"].tolist() == [0.5] * 9 + [0.9]
         assert course["B_median"].tolist() == [0.3] * 9 + [0.1]
-    said = wecfl.figures.b_in_words(frame)
+    said = wecfl.outcomes.b_in_words(frame)
     assert "largest of a round's" in said and "3 of 3 runs on CIFAR-10" in said
     assert "first step alone: in 9 of 9 runs" in said  # the geometry's own B
-    assert "median cluster" in wecfl.figures.geometry_table(frame).text
+    assert "median cluster" in wecfl.outcomes.geometry_table(frame).text
     (close,) = [
         claim
         for claim in wecfl.claims.of_the_geometry()
@@ -1341,9 +1341,9 @@ def test_pictures_and_claims_of_the_geometry(monkeypatch):
             tags = {"dataset": dataset, "K": 10, "row": "K = 10", "seed": seed}
             lines.append(tags | {"course": course})
     frame = pd.DataFrame(lines)
-    monkeypatch.setattr(wecfl.figures, "geometry", lambda: frame)
+    monkeypatch.setattr(wecfl.outcomes, "geometry", lambda: frame)
     # the made-up runs have nothing of what only ``steps`` keeps
-    monkeypatch.setattr(wecfl.figures, "made", lambda table: table != "steps")
+    monkeypatch.setattr(wecfl.outcomes, "made", lambda table: table != "steps")
     verdicts = {c.statement: c.verdict for c in wecfl.claims.of_the_geometry()}
     assert verdicts == {
         "Members of a cluster are more alike than centres": "holds",
@@ -1361,7 +1361,7 @@ def test_pictures_and_claims_of_the_geometry(monkeypatch):
     assert on_cifar.ours and on_cifar.verdict == "holds"
     *panels, key = wecfl.figures.geometry_curves(frame).axes
     assert len(panels) == 5 and key.get_legend() is not None
-    assert "cosine of centres: 0.930" in wecfl.figures.geometry_table(frame).text
+    assert "cosine of centres: 0.930" in wecfl.outcomes.geometry_table(frame).text
     pictures = wecfl.figures.snapshots(frame, "fashion_mnist", 10)
     assert [ax.get_title() for ax in pictures.axes] == [
         f"round {t}" for t in range(2, 7)
@@ -1381,7 +1381,7 @@ def test_b_is_not_close_to_zero_at_our_line():
     of = {c.statement: c for c in wecfl.claims.of_the_geometry()}
     claim = of["Members of a cluster agree: B is close to zero"]
     assert claim.verdict == "fails"
-    assert wecfl.figures.which_steps() in claim.replicates
+    assert wecfl.outcomes.which_steps() in claim.replicates
     said = wecfl.claims.look_at_b([*of.values()])
     assert (
         f"at 1 the verdict would be *{replace(claim, threshold=-1.0).verdict}*" in said
@@ -1410,11 +1410,11 @@ def test_classes_are_those_that_data_and_seed_give():
 
 def test_classes_are_kept_for_every_picture():
     found = wecfl.deals.read()
-    assert {name for name, seed in found if seed == 0} == {*wecfl.figures.SETTINGS}
+    assert {name for name, seed in found if seed == 0} == {*wecfl.outcomes.SETTINGS}
     for counts, truth in found.values():
         assert counts.shape == (30, 10) and counts.sum() < 6000  # a fifth is for tests
         assert truth is None or len(truth) == 30
-    runs = wecfl.figures.geometry()
+    runs = wecfl.outcomes.geometry()
     seeds = set(runs[runs["dataset"] == wecfl.deals.DATASET]["seed"])
     assert {("α = (0.1, 10)", seed) for seed in seeds} <= set(found)
 
@@ -1435,12 +1435,12 @@ def test_every_deal_of_both_tables_has_its_majority_class():
         found = wecfl.deals.read_majority(profile)
         assert len(found) == 2 * 4 * seeds
         assert found["accuracy_weighted"].between(0.4, 0.8).all()
-    both = wecfl.figures.both()
+    both = wecfl.outcomes.both()
     assert both["row"].eq("Majority class").sum() == 24
     assert set(both[both["K"] == 0]["row"]) == {"Majority class"}
     runs = both[both["row"] == "FedAvg"].assign(seed=99)
     with pytest.raises(ValueError, match=r"lacks 8 of 8"):
-        wecfl.figures.with_majority(runs, "laptop")
+        wecfl.outcomes.with_majority(runs, "laptop")
 
 
 @pytest.mark.parametrize("table", wecfl.deals.DEALT)
@@ -1460,7 +1460,7 @@ def test_what_a_client_holds_does_not_depend_on_the_order_of_images(table):
 
 
 def test_the_majority_class_stands_beside_wecfl_and_the_paper():
-    table, leads = wecfl.figures.labels_alone()
+    table, leads = wecfl.outcomes.labels_alone()
     majority = wecfl.deals.read_majority("paper")
     here = majority["dataset"].eq("cifar10") & majority["setting"].eq("2-class")
     level = 100 * majority[here]["accuracy_weighted"].mean()
@@ -1473,23 +1473,23 @@ def test_the_majority_class_stands_beside_wecfl_and_the_paper():
 
 
 def test_torn_and_merged_groups_are_told_with_their_sizes():
-    words = wecfl.figures.torn_and_merged(wecfl.figures.geometry())
+    words = wecfl.outcomes.torn_and_merged(wecfl.outcomes.geometry())
     assert "seed 0: as dealt" in words
     counts, truth = wecfl.deals.read()["α = (0.1, 10)", 1]
     assert f"group 7 ({counts[truth == 7].sum()} samples) is torn" in words
-    assert wecfl.figures.exact_recoveries() == {"FeSEM": 3, "WeCFL": 1}
-    above, below = wecfl.figures.before_and_after(wecfl.figures.geometry(), 1).axes
+    assert wecfl.outcomes.exact_recoveries() == {"FeSEM": 3, "WeCFL": 1}
+    above, below = wecfl.figures.before_and_after(wecfl.outcomes.geometry(), 1).axes
     assert above.get_title() == "hidden groups"
     assert below.get_title() == "clusters found"
 
 
 def test_what_is_awaited_is_said_until_it_is_there(monkeypatch):
-    own = wecfl.figures.own_scale()
-    monkeypatch.setattr(wecfl.figures, "own_scale", lambda: own.head(0))
-    assert "FeSEM" in wecfl.figures.awaited()
-    some = wecfl.figures.both().head(1)
-    monkeypatch.setattr(wecfl.figures, "own_scale", lambda: some)
-    assert wecfl.figures.awaited() == ""
+    own = wecfl.outcomes.own_scale()
+    monkeypatch.setattr(wecfl.outcomes, "own_scale", lambda: own.head(0))
+    assert "FeSEM" in wecfl.outcomes.awaited()
+    some = wecfl.outcomes.both().head(1)
+    monkeypatch.setattr(wecfl.outcomes, "own_scale", lambda: some)
+    assert wecfl.outcomes.awaited() == ""
 
 
 def test_runs_of_one_federation_are_averaged():
@@ -1529,13 +1529,13 @@ def test_classes_per_model_are_counted_by_their_entropy():
 
 
 def test_rows_stand_by_the_classes_that_their_models_tell_apart():
-    frame = wecfl.figures.company()
-    assert set(frame["seed"]) == set(wecfl.figures.own_scale()["seed"])
+    frame = wecfl.outcomes.company()
+    assert set(frame["seed"]) == set(wecfl.outcomes.own_scale()["seed"])
     seed = frame[frame["seed"] == 0].set_index(["row", "K"])
     one_for_all = seed.loc[("FedAvg", 1)]
     assert one_for_all["classes"] == pytest.approx(10)  # all, in equal shares
     assert seed.loc[("LocalOnly", 200), "classes"] < 2  # two, in unequal shares
-    own = wecfl.figures.own_scale()
+    own = wecfl.outcomes.own_scale()
     mine = own[own["row"].eq("FedAvg") & own["seed"].eq(0)]["accuracy_weighted"].item()
     assert one_for_all["accuracy_weighted"] == pytest.approx(mine, abs=1e-4)
     labels = [
@@ -1557,7 +1557,7 @@ def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
     wide = pd.DataFrame(rows, index=pd.Index([0, 1], name="seed"))
     for seeds in (0, 1, 2):
         some = wide.head(seeds)
-        monkeypatch.setattr(wecfl.figures, "company_by_seed", lambda some=some: some)
+        monkeypatch.setattr(wecfl.outcomes, "company_by_seed", lambda some=some: some)
         found = wecfl.claims.of_same_classes()
         assert bool(wecfl.claims.with_the_same_classes()) == (seeds > 0)
         assert len(found) == (2 if seeds == 2 else 0)
@@ -1567,8 +1567,8 @@ def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
 
 def test_without_runs_at_the_papers_scale_nobody_is_in_company(made_up):
     pretend_seeds(made_up, 0)
-    assert len(wecfl.figures.company()) == 0
-    assert wecfl.figures.company_in_words() == ""
+    assert len(wecfl.outcomes.company()) == 0
+    assert wecfl.outcomes.company_in_words() == ""
 
 
 def test_told_their_number_wecfl_finds_the_clients_with_the_same_classes():
@@ -1588,8 +1588,8 @@ def test_the_control_at_the_papers_scale_waits_for_its_table(made_up):
     path = made_up / "scale_same_classes.json"
     for task in wecfl.tasks.TABLES["scale_same_classes"]("paper")[:4]:
         store.append(path, pretend(task, 0.8))
-    wecfl.figures.own_scale.cache_clear()
-    own = wecfl.figures.own_cell("cifar10", "(3, 2)-class")
+    wecfl.outcomes.own_scale.cache_clear()
+    own = wecfl.outcomes.own_cell("cifar10", "(3, 2)-class")
     assert set(own["seed"]) == {0}
     assert "Same pair of classes" in set(own["row"])
     assert wecfl.claims.at_the_papers_scale() == []

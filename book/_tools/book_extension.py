@@ -314,7 +314,7 @@ def field_list(cls: type) -> str:
     above: list[str] = []  # comment lines directly above a field
     for line in source.split("\n    def ")[0].split("\n"):
         field = re.match(
-            r"    (\w+): [^#]+?(?:  # (?:type: ignore\S*  # )?(.+))?$", line
+            r"    (\w+): [^#]+?(?:  # type: ignore\S*)?(?:  # (.+))?$", line
         )
         comment = re.match(r"    # (.+)$", line)
         if comment:

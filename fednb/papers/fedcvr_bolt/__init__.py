@@ -1,14 +1,15 @@
-"""FedCVR-Bolt's chapter: its runs, its theory, its figures.
+"""FedCVR-Bolt's chapter: its runs, their outcomes, its theory, its figures.
 
 | module | what |
 |---|---|
 | `claims` | its claims, judged on the records |
-| `figures` | its records as frames and pictures |
+| `figures` | its pictures |
+| `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, figures, tasks, theory
+from . import claims, figures, outcomes, tasks, theory
 
-__all__ = ["claims", "figures", "tasks", "theory"]
+__all__ = ["claims", "figures", "outcomes", "tasks", "theory"]

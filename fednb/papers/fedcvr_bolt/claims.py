@@ -43,8 +43,8 @@ import numpy as np
 
 from ... import tables
 from ...claims import Claim, Interval, effect, exactly, mean_of
-from . import figures, theory
-from .figures import (
+from . import outcomes, tasks, theory
+from .outcomes import (
     BOLT,
     CORRECTED,
     GREEDY,
@@ -72,11 +72,11 @@ IN_THE_TEXT = {1: 3.0, 2: 1.7}
 
 def claims() -> list[Claim]:
     """All claims: the paper's, then questions of our own."""
-    regression = figures.regression()
-    images = figures.images()
-    mnist = figures.mnist()
-    synthetic = figures.synthetic()
-    own = {name: figures.own_scale(name) for name in ("mnist", "cifar10")}
+    regression = outcomes.regression()
+    images = outcomes.images()
+    mnist = outcomes.mnist()
+    synthetic = outcomes.synthetic()
+    own = {name: outcomes.own_scale(name) for name in ("mnist", "cifar10")}
     return [
         *lower_error(regression),
         alike(regression),
@@ -114,18 +114,18 @@ def at_two_scales() -> list[tables.Table]:
 
     The list has one table, or none as long as the paper's scale is not recorded whole.
     """
-    names = (*figures.REGRESSION, "table1_parts", *figures.SYNTHETIC)
-    if figures.largest_scale(names) != "paper":
+    names = (*outcomes.REGRESSION, "table1_parts", *outcomes.SYNTHETIC)
+    if outcomes.largest_scale(names) != "paper":
         return []
     sides = []
     for profile in ("laptop", "paper"):
-        frames = figures.regression(profile), figures.synthetic(profile)
+        frames = outcomes.regression(profile), outcomes.synthetic(profile)
         sides.append(on_drawn_data(*frames))
     rows = []
     for small, large in zip(*sides, strict=True):
         rows.append([small.statement, _in_words(small), _in_words(large)])
     small_scale, large_scale = (
-        figures.tasks.SCALES[profile].drawn for profile in ("laptop", "paper")
+        tasks.SCALES[profile].drawn for profile in ("laptop", "paper")
     )
     heads = ["claim or question"]
     for scale in (small_scale, large_scale):
@@ -165,7 +165,7 @@ def per_cent_less(
 
 def printed_lead(base: str, dataset: str, row: str = BOLT) -> float | None:
     """The paper's lead of a row in points; None if a cell is missing in our copy."""
-    table = figures.printed_images()
+    table = outcomes.printed_images()
     cells = table[table["dataset"] == dataset].set_index("row")["accuracy"]
     if base not in cells or row not in cells:
         return None
@@ -176,7 +176,7 @@ def outgrown(frame: DataFrame, base: str, dataset: str, share: float = 0.8) -> b
     """Whether a rival errs so much less than in the paper that the printed lead cannot
     arise: less than a share of the errors that the paper prints.
     """
-    table = figures.printed_images()
+    table = outcomes.printed_images()
     cells = table[table["dataset"] == dataset].set_index("row")["accuracy"]
     if base not in cells:
         return False
@@ -203,7 +203,7 @@ def lower_error(regression: DataFrame) -> list[Claim]:
     """Table 1, two groups: a lower error than each of the three policies."""
     found = []
     for D in (1, 2):
-        ours = figures.with_one_fit(_cell(regression, D, "non-IID"))
+        ours = outcomes.with_one_fit(_cell(regression, D, "non-IID"))
         for base in RIVALS:
             claim = Claim(
                 statement=f"Regression, D = {D}: lower error than {base}",
@@ -222,7 +222,7 @@ def printed_gain(D: int, base: str) -> float:
     """The paper's lead over a policy in per cent; over FedAvg, that of its text."""
     if base == "FedAvg":
         return IN_THE_TEXT[D]
-    theirs = _cell(figures.printed("1"), D, "non-IID").set_index("row")["mse"]
+    theirs = _cell(outcomes.printed("1"), D, "non-IID").set_index("row")["mse"]
     return float(100 * (1 - theirs[BOLT] / theirs[base]))
 
 
@@ -232,7 +232,7 @@ def reachable(ours: DataFrame, base: str, gain: float) -> float | None:
     Data of other ranges leave another gain to be had, so a printed gain beyond that is
     no evidence against a method here.
     """
-    most = per_cent_less(ours, figures.ONE_FIT, base, "log_mse").high
+    most = per_cent_less(ours, outcomes.ONE_FIT, base, "log_mse").high
     return gain if gain <= most else None
 
 
@@ -241,7 +241,7 @@ def alike(regression: DataFrame) -> Claim:
 
     The effect is that margin minus the largest difference, so it must be above zero.
     """
-    printed = figures.printed("1")
+    printed = outcomes.printed("1")
     margin = 0.0
     worst = Interval(0.0, 0.0, 0.0)
     for D in (1, 2):
@@ -294,7 +294,7 @@ def more_accurate(
     """
     found = []
     others = ("FedProx", "IFCA")
-    for dataset, title in figures.TITLES.items():
+    for dataset, title in outcomes.TITLES.items():
         large = own.get(dataset)
         small = images[images["dataset"] == dataset]
         if large is None:
@@ -324,7 +324,7 @@ def _rivals(
 
 def few_rounds() -> str:
     """Why FeSEM's rows cannot judge Table 2."""
-    laptop = figures.tasks.SCALES["laptop"]
+    laptop = tasks.SCALES["laptop"]
     rounds = laptop.rounds * laptop.P // laptop.clients
     return (
         "FeSEM trains all clients in each round, so with as many client updates as the "
@@ -358,7 +358,7 @@ def too_young(runs: DataFrame, scale: str, share: float = 0.8) -> str:
     """
     (dataset,) = runs["dataset"].unique()
     ours = runs.loc[runs["row"] == "FedAvg", "accuracy"].mean()
-    table = figures.printed("2").set_index(["dataset", "row"])["accuracy"]
+    table = outcomes.printed("2").set_index(["dataset", "row"])["accuracy"]
     theirs = table[dataset, "FedAvg"]
     if ours >= share * theirs:
         return ""
@@ -395,8 +395,8 @@ def other_kernels() -> Claim:
     """B.1: the other kernels still beat the baselines; by the paper's own two
     tables.
     """
-    baselines = figures.printed("2")
-    kernels = figures.printed("4")
+    baselines = outcomes.printed("2")
+    kernels = outcomes.printed("4")
     margins = []
     for dataset in ("mnist", "cifar10"):
         rows = baselines[(baselines["dataset"] == dataset) & (baselines["row"] != BOLT)]
@@ -812,7 +812,7 @@ def rank_of_estimates() -> Claim:
 
     As printed γ_1 = 1 wipes out the start, and the rank is at most T - 1 = 99.
     """
-    paper = figures.tasks.SCALES["paper"]
+    paper = tasks.SCALES["paper"]
     return Claim(
         statement="As released, the estimated covariances are invertible",
         where="ours",
@@ -829,7 +829,7 @@ def twenty_runs() -> Claim:
     """Whether twenty unpaired runs would tell one of Table 1's leads with two groups
     from its ±.
     """
-    fewest = int(figures.runs_needed()["runs"].min())
+    fewest = int(outcomes.runs_needed()["runs"].min())
     return Claim(
         statement="If ± is over runs: twenty unpaired runs would show a lead of Table "
         "1, two groups",

@@ -1,16 +1,17 @@
-"""FedGWC's chapter: its runs, its theory, its figures.
+"""FedGWC's chapter: its runs, their outcomes, its theory, its figures.
 
 | module | what |
 |---|---|
 | `claims` | what the paper says, judged |
 | `controls` | FedGWC's rules side by side, and controls that fork from it |
-| `figures` | its records as frames and pictures |
+| `figures` | its pictures |
+| `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `__main__` | writes the record of equal clients that are split |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, controls, figures, tasks, theory
+from . import claims, controls, figures, outcomes, tasks, theory
 
-__all__ = ["claims", "controls", "figures", "tasks", "theory"]
+__all__ = ["claims", "controls", "figures", "outcomes", "tasks", "theory"]

@@ -5,8 +5,8 @@ split says nothing about clusters. Where no run behind a claim split, the claim 
 testable, and no number is shown.
 
 The paper has no test against chance. So its claims of Tables 1, 3 and 6 and of Figure 2
-are judged on our rule without it, as soon as these runs are there (`figures.untested`);
-until then on the rule with it.
+are judged on our rule without it, as soon as these runs are there
+(`outcomes.untested`); until then on the rule with it.
 
 Rows of one seed share their data, so differences are paired by seed. Where a claim is
 about several cells, the cells are the replicates, with seeds averaged.
@@ -22,7 +22,7 @@ import numpy as np
 from ... import tables
 from ...claims import Claim, Interval, effect, exactly, left_open, mean_of
 from ...methods import FedGWC
-from . import figures, theory
+from . import outcomes, theory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ def claims() -> list[Claim]:
 def with_rule(scale: str) -> str:
     """The scale of runs, and which rule of ours ran."""
     ours = "our rule with its test against chance"
-    if figures.untested() is not None:
+    if outcomes.untested() is not None:
         ours = "our rule without its test against chance"
     return f"{scale}; {ours}"
 
@@ -119,8 +119,8 @@ def accuracies() -> list[Claim]:
     The lead at equal rounds, which favours whoever trains more clients in a round,
     stands beside it.
     """
-    runs = figures.judged_courses()
-    paper = figures.printed("1")
+    runs = outcomes.judged_courses()
+    paper = outcomes.printed("1")
     paper = paper[paper["dataset"] == "cifar100"].drop_duplicates("row")
     paper = paper.set_index("row")[VALUE]
     names = {"no clusters": "FedAvg", "IFCA": "IFCA (5)", "FeSEM": "FeSEM (5)"}
@@ -136,14 +136,14 @@ def accuracies() -> list[Claim]:
         pairs = list(zip(runs["FedGWC"], runs[row], strict=True))
         replicates = f"3 seeds, {split} of them split"
         if row != "FeSEM":  # a round of FeSEM trains all clients
-            leads = [100 * figures.lead(*pair, by="round") for pair in pairs]
+            leads = [100 * outcomes.lead(*pair, by="round") for pair in pairs]
             mean, low, high = mean_of(leads)
             replicates += f"; at equal rounds {mean:+.1f} ({low:+.1f} to {high:+.1f})"
         out.append(
             Claim(
                 statement,
                 "Table 1",
-                mean_of([100 * figures.lead(*pair) for pair in pairs]),
+                mean_of([100 * outcomes.lead(*pair) for pair in pairs]),
                 printed=100 * (paper["FedGWC"] - paper[row]),
                 replicates=replicates,
                 scale=scale,
@@ -154,9 +154,9 @@ def accuracies() -> list[Claim]:
 
 def jumps() -> Claim:
     """What a run gains at its first split, minus what FedAvg gains there."""
-    runs = figures.judged_courses()
+    runs = outcomes.judged_courses()
     pairs = zip(runs["FedGWC"], runs["no clusters"], strict=True)
-    gains = [100 * figures.jump(own, plain, VALUE) for own, plain in pairs]
+    gains = [100 * outcomes.jump(own, plain, VALUE) for own, plain in pairs]
     gains = [gain for gain in gains if not math.isnan(gain)]  # it split in time
     statement = "Accuracy jumps at splits"
     scale = with_rule("CIFAR-100, 30 clients, 480 rounds; at equal rounds")
@@ -172,7 +172,7 @@ def table1_quality() -> list[Claim]:
 
     Of WADB only the direction is judged, as in `level_quality`.
     """
-    runs = figures.judged_long()
+    runs = outcomes.judged_long()
     runs = runs.assign(setting=runs["seed"])  # seeds are the replicates
     scale = with_rule("CIFAR-100, 30 clients, 6 a round, 480 rounds")
     printed: dict[str, float | None] = {"was": 0.4, "wadb": None}
@@ -204,7 +204,7 @@ def table1_quality() -> list[Claim]:
 
 def by_level() -> Claim:
     """Whether clusters follow the levels: the adjusted Rand index, in all cells."""
-    runs = figures.judged_levels().query("row == 'FedGWC'")
+    runs = outcomes.judged_levels().query("row == 'FedGWC'")
     cells = runs.groupby(["dataset", "setting"])["ari"].mean()
     return Claim(
         "Groups clients by level of heterogeneity",
@@ -218,10 +218,10 @@ def by_level() -> Claim:
 
 def level_quality() -> list[Claim]:
     """WAS and WADB of the clusters found, alone and against IFCA and FeSEM."""
-    ours = figures.judged_levels()
+    ours = outcomes.judged_levels()
     cells = split_cells(ours)
     ours = ours[_in_cells(ours, cells)]
-    paper = figures.printed_of("3", "6")
+    paper = outcomes.printed_of("3", "6")
     paper = paper[_in_cells(paper, cells)]
     own = ours[ours["row"] == "FedGWC"].groupby(["dataset", "setting"])["was"].mean()
     theirs = paper[paper["row"] == "FedGWC"]["was"].mean()
@@ -237,7 +237,7 @@ def level_quality() -> list[Claim]:
             scale=with_rule(CORRECTED),
         )
     ]
-    equal = figures.all_runs("level_rivals") is not None
+    equal = outcomes.all_runs("level_rivals") is not None
     names = {"was": "WAS, higher is better", "wadb": "WADB, lower is better"}
     for score, words in names.items():
         statement = f"Better clusters of levels than IFCA and FeSEM ({words})"
@@ -255,7 +255,7 @@ def level_quality() -> list[Claim]:
         longer = at_equal_updates(score)
         if longer:
             found, reason = of_three_or_more(longer)
-            cell = figures.printed("6").query("setting == '(40, 30, 30)'")
+            cell = outcomes.printed("6").query("setting == '(40, 30, 30)'")
             own_cell = None
             if score == "was":
                 (own_cell,) = _over_better_rival(cell, score)
@@ -281,8 +281,8 @@ def at_equal_updates(score: str) -> list[float]:
     From table ``looks``, three levels: one number for each seed in which the rule
     split; empty as long as there are no such runs.
     """
-    runs = figures.looks()
-    rivals = figures.looked_rivals()
+    runs = outcomes.looks()
+    rivals = outcomes.looked_rivals()
     if runs is None or rivals is None:
         return []
     own = runs[runs["rule"] == f"released, {RULE_JUDGED}"]
@@ -290,7 +290,7 @@ def at_equal_updates(score: str) -> list[float]:
     own = own.assign(row="FedGWC", dataset="cifar10", setting=own["seed"])
     rivals = rivals[rivals["setting"] == "levels"]
     rivals = rivals.assign(setting=rivals["seed"])
-    return _over_better_rival(figures.joined(own, rivals), score)
+    return _over_better_rival(outcomes.joined(own, rivals), score)
 
 
 def split_cells(runs: DataFrame) -> list[tuple[str, str]]:
@@ -307,7 +307,7 @@ def _in_cells(runs: DataFrame, cells: Sequence[tuple[str, str]]) -> list[bool]:
 
 def homogeneous() -> Claim:
     """Homogeneous clients are left in one cluster, all but one time in twenty."""
-    runs = figures.judged_alike()
+    runs = outcomes.judged_alike()
     whole = int((runs["clusters"] == 1).sum())
     statement = "Leaves homogeneous clients whole"
     best = left_whole(0, len(runs))
@@ -376,7 +376,7 @@ def domains() -> list[Claim]:
     judged = [claim for claims in found.values() for claim in claims]
     if judged:
         return judged
-    made = figures.domains().query("row == 'FedGWC'")
+    made = outcomes.domains().query("row == 'FedGWC'")
     splits = int((made["clusters"] > 1).sum())
     reason = (
         f"{splits} of {len(made)} runs split, in the last 20 of 150 rounds: a pair "
@@ -407,11 +407,11 @@ def at_first_split(
     """The Rand index of a rule's first split, minus that of one big cluster.
 
     With ``adjusted`` the adjusted one, which is 0 for one big cluster. From the runs in
-    this setting of ``figures.looks``; empty as long as there are none. The rules are
+    this setting of ``outcomes.looks``; empty as long as there are none. The rules are
     ``RULES_JUDGED``: of the three ε that were fixed beforehand the middle one. A run
     counts if the rule split, or looked three times in vain.
     """
-    runs = figures.looks()
+    runs = outcomes.looks()
     if runs is None or not runs["setting"].eq(setting).any():
         return []
     out = []
@@ -490,7 +490,7 @@ def spoken(number: int, what: str) -> str:
 def aggregators() -> Claim:
     """With FedGWC and without it, six aggregators, seeds averaged."""
     by = ["aggregator"]
-    runs = figures.stored_in_step("cifar100")
+    runs = outcomes.stored_in_step("cifar100")
     runs = runs[runs["row"].isin(["no clusters", "FedGWC"])]
     means = runs.groupby([*by, "row"], as_index=False)[VALUE].mean()
     return about_clusters(
@@ -505,9 +505,9 @@ def aggregators() -> Claim:
 
 def robust_in_beta() -> Claim:
     """The range of accuracies over β, less than five points (our line)."""
-    runs = figures.betas()
+    runs = outcomes.betas()
     ranges = runs.groupby("seed")[VALUE].agg(np.ptp)
-    paper = figures.printed("5").query("dataset == 'cifar100'")[VALUE]
+    paper = outcomes.printed("5").query("dataset == 'cifar100'")[VALUE]
     return about_clusters(
         runs,
         "Accuracy hardly depends on β",
@@ -526,19 +526,19 @@ def on_emnist() -> list[Claim]:
 
     Accuracies are compared at equal client updates.
     """
-    runs = figures.all_runs("emnist_small")
+    runs = outcomes.all_runs("emnist_small")
     if runs is None:
         return []
-    courses = figures.emnist_courses()
+    courses = outcomes.emnist_courses()
     usual = "0.5"
     leads = []
     for (row, name, beta), own in courses.items():
         if row == "FedGWC" and beta == usual:
             plain = courses["no clusters", name, "–"]
             pairs = zip(own, plain, strict=True)
-            gains = [100 * figures.lead(*pair) for pair in pairs]
+            gains = [100 * outcomes.lead(*pair) for pair in pairs]
             leads.append(sum(gains) / len(gains))
-    paper = figures.printed("9").query("dataset == 'femnist'")
+    paper = outcomes.printed("9").query("dataset == 'femnist'")
     paper = paper.groupby("row")[VALUE].mean()
     scale = f"{EMNIST}; our rule without its test against chance"
     helps = about_clusters(
@@ -556,9 +556,9 @@ def on_emnist() -> list[Claim]:
     limit = min(run["client_updates"].max() for own in fed for run in own)
     ranges = []
     for seed in range(len(fed[0])):
-        ends = [figures.level_at(own[seed], limit) for own in fed]
+        ends = [outcomes.level_at(own[seed], limit) for own in fed]
         ranges.append(-100 * np.ptp(ends))
-    five = figures.printed("5").query("dataset == 'femnist'")[VALUE]
+    five = outcomes.printed("5").query("dataset == 'femnist'")[VALUE]
     robust = about_clusters(
         runs,
         "Accuracy hardly depends on β, FEMNIST",
@@ -613,7 +613,7 @@ def over_splitting() -> list[Claim]:
     than a fifth below 15 clients; Theorem A.5 wants no cluster below n* = 3 / ρ = 15.
     So smaller and larger federations are judged apart.
     """
-    plays = figures.bound_runs(rounds=300, rate="share", k_min=3)
+    plays = outcomes.bound_runs(rounds=300, rate="share", k_min=3)
     plays = plays.assign(way="one look, least size 3")
     start = "The score's bound, least size 3, leaves equal clients together"
     return [
@@ -624,7 +624,7 @@ def over_splitting() -> list[Claim]:
 
 def without_least_size() -> list[Claim]:
     """The bound of Algorithm 2 to the letter, and a look before P is at rest."""
-    plays = figures.null_splits("one look").query("version == 'as printed'")
+    plays = outcomes.null_splits("one look").query("version == 'as printed'")
     start = "The bound, no least size, an early look: equal clients stay together"
     return [
         _left_together(f"{start}, {size}", "ours", own, ours=True)
@@ -646,7 +646,7 @@ def corrected_leaves_together() -> list[Claim]:
     ways = {"whole run": statement, "all sampled": f"{statement}, all sampled"}
     out = []
     for way, words in ways.items():
-        plays = figures.null_splits(way).query("version == 'corrected'")
+        plays = outcomes.null_splits(way).query("version == 'corrected'")
         if len(plays):  # the older record has no plays with all clients sampled
             out.append(_left_together(words, "ours", plays, ours=True))
     return out
@@ -689,7 +689,7 @@ def printed_rule() -> list[Claim]:
     that the rule looks: both are questions of ours.
     """
     scale = "drawn losses of 100 equal clients, 10 a round"
-    recorded = {line["reading"]: line for line in figures.recorded_first_looks()}
+    recorded = {line["reading"]: line for line in outcomes.recorded_first_looks()}
     out = []
     for reading, whole in theory.READINGS.items():
         statement = f"The printed rule comes to look at ε = 1e-5 (MSE: {reading})"
@@ -737,12 +737,12 @@ def femnist() -> list[Claim]:
     there is nothing to judge.
     """
     statement = "More accurate than FedAvg on FEMNIST"
-    runs = figures.own_courses("emnist")
+    runs = outcomes.own_courses("emnist")
     if not runs:
         reason = "it needs 400 clients and 3,000 rounds; no run here is as large"
         return [Claim(statement, "Table 9", reason=reason)]
     scale = "EMNIST, 400 clients, 40 a round at first, 3,000 rounds, equal updates"
-    paper = figures.printed("9").query("dataset == 'femnist'")
+    paper = outcomes.printed("9").query("dataset == 'femnist'")
     paper = 100 * paper[paper["aggregator"] == "FedAvg"].set_index("row")[VALUE]
     printed = float(paper["FedGWC"] - paper["no clusters"])  # in Table 1 it is -0.5
     out = []
@@ -753,7 +753,7 @@ def femnist() -> list[Claim]:
             out.append(Claim(name, "Table 9", reason=f"{NEVER_SPLIT} ({scale})"))
             continue
         pairs = zip(runs[row], runs["no clusters"], strict=True)
-        leads = [100 * figures.lead(own, plain) for own, plain in pairs]
+        leads = [100 * outcomes.lead(own, plain) for own, plain in pairs]
         found, reason = of_three_or_more(leads)
         out.append(
             Claim(
@@ -780,8 +780,8 @@ def table2() -> Claim:
 
 def our_questions() -> list[Claim]:
     """Controls that the paper does not have."""
-    runs = figures.stored_in_step("longer")
-    mixed = figures.levels()
+    runs = outcomes.stored_in_step("longer")
+    mixed = outcomes.levels()
     mixed = mixed[
         (mixed["setting"] == "(40, 30, 30)") & (mixed["dataset"] != "cifar10")
     ]
@@ -818,17 +818,19 @@ def members_long() -> list[Claim]:
 
     Accuracy at the end, and what is gained at the first split.
     """
-    if figures.untested() is None:
+    if outcomes.untested() is None:
         return []
-    own = figures.untested_courses()
-    plain = figures.courses()["no clusters"]
+    own = outcomes.untested_courses()
+    plain = outcomes.courses()["no clusters"]
     leads = []
     jumps = []
-    runs = zip(own[figures.NO_TEST], own[figures.REPLAYED], plain, strict=True)
+    runs = zip(own[outcomes.NO_TEST], own[outcomes.REPLAYED], plain, strict=True)
     for run, control, other in runs:
         if run["clusters"].max() > 1:
-            leads.append(100 * figures.lead(run, control))
-            jump = figures.jump(run, other, VALUE) - figures.jump(control, other, VALUE)
+            leads.append(100 * outcomes.lead(run, control))
+            jump = outcomes.jump(run, other, VALUE) - outcomes.jump(
+                control, other, VALUE
+            )
             jumps.append(100 * jump)
     jumps = [jump for jump in jumps if not math.isnan(jump)]  # it split in time
     names = {
@@ -853,7 +855,7 @@ def members_long() -> list[Claim]:
 
 def cost_of_small_clusters() -> Claim:
     """Client updates of a round after the split, against the round before it."""
-    sampled = figures.sampled_after_split()
+    sampled = outcomes.sampled_after_split()
     return Claim(
         "Splits are free when clusters of three are allowed",
         "ours",

@@ -1,15 +1,16 @@
-"""GCFL's chapter: its runs, its theory, its figures.
+"""GCFL's chapter: its runs, their outcomes, its theory, its figures.
 
 | module | what |
 |---|---|
 | `claims` | what the paper says, judged |
-| `figures` | its records as frames and pictures |
+| `figures` | its pictures |
+| `outcomes` | its records as frames and tables |
 | `priors` | what a client's majority class alone gives |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, figures, priors, tasks, theory
+from . import claims, figures, outcomes, priors, tasks, theory
 
-__all__ = ["claims", "figures", "priors", "tasks", "theory"]
+__all__ = ["claims", "figures", "outcomes", "priors", "tasks", "theory"]

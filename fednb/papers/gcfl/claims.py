@@ -56,7 +56,7 @@ from ...claims import (
     left_open,
     mean_of,
 )
-from . import figures, priors
+from . import outcomes, priors
 from .tasks import CATEGORY, GROUPS, TWENTY
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ SMALL = {
 }
 AS_TWENTY = {  # the two scales of ``twenty_a_round``, called as in Table 3
     name: f"20 of {clients} a round, {EPOCHS[25]}"
-    for clients, name in figures.IN_TABLE3.items()
+    for clients, name in outcomes.IN_TABLE3.items()
 }
 BEST = f"Best where clients differ, {EQUAL}"
 KNOWN = "Best without our two reconstructed rivals"
@@ -95,7 +95,7 @@ REST = "Forms stable clusters"
 ONE_MODEL = "Clusters beat one model"
 ALONE = "Ahead of training alone"
 COLLAPSE = "Without the shield clusters collapse"
-MORE_WITHOUT = f"At ζ = {figures.ZETA} there are more clusters without the shield"
+MORE_WITHOUT = f"At ζ = {outcomes.ZETA} there are more clusters without the shield"
 SHIELD = "The shield helps"
 NORMALISED = "Normalisation helps"
 PLACES = "Locations help, against parameters"
@@ -126,7 +126,7 @@ HEADLINES = {  # of the abstract and the introduction's list of contributions, i
 
 def claims() -> list[Claim]:
     """All claims, in the order of the paper, then questions of our own."""
-    runs = with_oracle(figures.unlike(figures.small_scale(25)))
+    runs = with_oracle(outcomes.unlike(outcomes.small_scale(25)))
     oracles = {claim.statement: claim for claim in accuracies(runs, "25 steps")}
     nearer = {claim.statement: claim for claim in with_more_data()}
     out = []
@@ -148,9 +148,9 @@ def with_steps(steps: int) -> list[Claim]:
 
     Larger federations and curves have one epoch only, in both, and Table 5 has five.
     """
-    every = figures.small_scale(steps)
-    runs = figures.unlike(every)
-    parts = figures.parts(steps)
+    every = outcomes.small_scale(steps)
+    runs = outcomes.unlike(every)
+    parts = outcomes.parts(steps)
     scale = SMALL[steps]
     return [
         *of_the_idea(runs, parts, scale),
@@ -171,11 +171,11 @@ def with_more_data() -> list[Claim]:
 
     The shield is judged at the better of two ζ, see `calibrated`.
     """
-    runs = figures.nearer()
-    over_zeta = figures.nearer_over_zeta()
+    runs = outcomes.nearer()
+    over_zeta = outcomes.nearer_over_zeta()
     if runs is None or over_zeta is None:
         return []
-    scale = figures.AS_NEARER
+    scale = outcomes.AS_NEARER
     oracles = accuracies(with_oracle(runs), scale)
     pairs = zip(accuracies(runs, scale), oracles, strict=True)
     zeta = calibrated(over_zeta)
@@ -271,8 +271,8 @@ def of_the_idea(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             unit="nats",
             **how,
         ),
-        _reasonable(runs, REASONABLE, figures.FINDERS, scale, where="abstract"),
-        number_of_clusters(parts, f"{scale}, ζ = {figures.ZETA}"),
+        _reasonable(runs, REASONABLE, outcomes.FINDERS, scale, where="abstract"),
+        number_of_clusters(parts, f"{scale}, ζ = {outcomes.ZETA}"),
         at_rest(runs, scale),
     ]
 
@@ -292,7 +292,7 @@ def number_of_clusters(runs: DataFrame, scale: str) -> Claim:
 
 def _less_loss(runs: DataFrame, rival: str) -> Interval:
     loss = tables.paired(
-        runs, "row", rival, "GCFL", "loss", figures.PAIRS, percent=False
+        runs, "row", rival, "GCFL", "loss", outcomes.PAIRS, percent=False
     )
     return effect(loss)
 
@@ -318,7 +318,7 @@ def at_rest(runs: DataFrame, scale: str) -> Claim:
     """In how many of the later rounds nobody moves: measured, and not judged."""
     own = runs[runs["row"] == "GCFL"]
     calm = 100 * (1 - own["restless"])
-    cells = calm.groupby([own[name] for name in figures.CELL]).mean()
+    cells = calm.groupby([own[name] for name in outcomes.CELL]).mean()
     return Claim(
         REST,
         "3.3, 5",
@@ -353,9 +353,9 @@ def no_sensitive_setting() -> Claim:
 
     The paper calls ζ a small stabiliser, so larger ones do not count against it.
     """
-    runs = figures.crossed().query("row == 'GCFL'")
+    runs = outcomes.crossed().query("row == 'GCFL'")
     pair = tables.paired(
-        runs, "zeta", 0.1, figures.ZETA, "accuracy", figures.PAIRS, percent=True
+        runs, "zeta", 0.1, outcomes.ZETA, "accuracy", outcomes.PAIRS, percent=True
     )
     return Claim(
         "ζ = 0.1 does as well as ζ = 0.01",
@@ -371,7 +371,7 @@ def no_sensitive_setting() -> Claim:
 def number_at_papers_zeta() -> Claim:
     """The number of clusters of single runs, where their mean is the paper's."""
     claim = number_of_clusters(*at_papers_number([]))
-    zeta = calibrated(figures.crossed())
+    zeta = calibrated(outcomes.crossed())
     words = f"At ζ = {zeta:g} the number of clusters is within two of five, on average"
     return replace(claim, statement=words, where="ours", ours=True)
 
@@ -382,7 +382,7 @@ def number_at_papers_zeta() -> Claim:
 def accuracies(runs: DataFrame, scale: str) -> list[Claim]:
     """GCFL against those of its rivals that were run, where clients differ."""
     there = set(runs["row"])
-    paper = figures.unlike(figures.printed("2"))
+    paper = outcomes.unlike(outcomes.printed("2"))
     out = [_best(runs, BEST, "2", scale)]
     cifar10 = "dataset == 'cifar10'"
     for rival, words, where in (  # the cells are those of the paper's sentence
@@ -414,19 +414,19 @@ def accuracies(runs: DataFrame, scale: str) -> list[Claim]:
 def gain_grows(runs: DataFrame, scale: str) -> Claim:
     """GCFL's lead over FedCCFA, Non-IID minus Non-IID-ES, on CIFAR-10 as in print."""
     ours = _growth(runs[runs["dataset"] == "cifar10"])
-    paper = figures.printed("2").query("dataset == 'cifar10'").assign(seed=0)
+    paper = outcomes.printed("2").query("dataset == 'cifar10'").assign(seed=0)
     return Claim(
         "The lead over FedCCFA grows with heterogeneity, on CIFAR-10",
         "4.3",
         effect(ours),
-        effect(_growth(figures.unlike(paper))).mean,
+        effect(_growth(outcomes.unlike(paper))).mean,
         replicates=f"{ours.n} seeds; Non-IID minus Non-IID-ES",
         scale=scale,
     )
 
 
 def _growth(runs: DataFrame) -> tables.Pair:
-    lead = tables.paired(runs, "row", "GCFL", "FedCCFA", "accuracy", figures.PAIRS)
+    lead = tables.paired(runs, "row", "GCFL", "FedCCFA", "accuracy", outcomes.PAIRS)
     return tables.paired(
         lead.differences,
         "setting",
@@ -446,10 +446,10 @@ def fewer_classes(row: str) -> Interval:
     """
     import pandas as pd
 
-    two = figures.recorded("laws").query("setting == '2 classes a group'")
-    four = figures.both_datasets().query("setting == 'Non-IID-ES'")
+    two = outcomes.recorded("laws").query("setting == '2 classes a group'")
+    four = outcomes.both_datasets().query("setting == 'Non-IID-ES'")
     runs = pd.concat([two, four])
-    lead = tables.paired(runs, "row", row, "FedAvg", "accuracy", figures.PAIRS)
+    lead = tables.paired(runs, "row", row, "FedAvg", "accuracy", outcomes.PAIRS)
     pair = tables.paired(
         lead.differences,
         "setting",
@@ -465,8 +465,8 @@ def fewer_classes(row: str) -> Interval:
 def where_clients_are_alike(every: DataFrame, scale: str) -> list[Claim]:
     """Under IID: as accurate as one model, and with few clusters (our lines)."""
     runs = every[every["setting"] == "IID"]
-    pair = tables.paired(runs, "row", "GCFL", "FedAvg", "accuracy", figures.PAIRS)
-    paper = figures.printed("2").query("setting == 'IID'")
+    pair = tables.paired(runs, "row", "GCFL", "FedAvg", "accuracy", outcomes.PAIRS)
+    paper = outcomes.printed("2").query("setting == 'IID'")
     counts = runs.loc[runs["row"] == "GCFL", "clusters"]
     return [
         Claim(
@@ -497,16 +497,16 @@ def larger_federations() -> list[Claim]:
 
     Only the fall from small to large has fewer participants, and one epoch.
     """
-    runs = figures.twenty()
+    runs = outcomes.twenty()
     pairs = zip(with_twenty(runs), with_twenty(with_oracle(runs)), strict=True)
     out = [within_reach(claim, oracle) for claim, oracle in pairs]
-    small = figures.both_datasets()
-    larger = figures.unlike(figures.larger())
+    small = outcomes.both_datasets()
+    larger = outcomes.unlike(outcomes.larger())
     return [*out, *_checked(falls_less, small, larger, reason=FEW_A_ROUND)]
 
 
 def with_twenty(runs: DataFrame) -> list[Claim]:
-    """Table 3's claims on `figures.twenty`: twenty participants, five epochs.
+    """Table 3's claims on `outcomes.twenty`: twenty participants, five epochs.
 
     Which claims these are was written down before the first of these runs. "Loses less
     from small to large" is not among them: the small scale has other rounds. Our own
@@ -530,12 +530,12 @@ def with_twenty(runs: DataFrame) -> list[Claim]:
 
 
 def questions_on_twenty() -> list[Claim]:
-    """Our own questions to `figures.twenty`, scale by scale.
+    """Our own questions to `outcomes.twenty`, scale by scale.
 
     Controls, balanced accuracy, the number of clusters, and the step from 80 to 200
     clients. Written down before the first of these runs.
     """
-    runs = figures.twenty()
+    runs = outcomes.twenty()
     out = []
     for (name, scale), clients in zip(AS_TWENTY.items(), TWENTY, strict=True):
         some = runs[runs["scale"] == name]
@@ -548,7 +548,7 @@ def questions_on_twenty() -> list[Claim]:
             words = f"{clients}: {claim.statement[0].lower()}{claim.statement[1:]}"
             out.append(replace(claim, statement=words, where="ours", ours=True))
     less = _loses_less(runs, "medium", "large")
-    paper = figures.printed("3").assign(seed=0)
+    paper = outcomes.printed("3").assign(seed=0)
     out.append(
         Claim(
             "Loses less than FedAvg from 80 to 200 clients",
@@ -569,12 +569,12 @@ def in_a_crowd() -> list[Claim]:
     Asked when the first seed of ``twenty_a_round`` was known. Algorithm 1 and k-means,
     which is told the number of groups, see the same places.
     """
-    runs = figures.crowd()
+    runs = outcomes.crowd()
     fewer_for_gcfl = tables.paired(
-        runs, "clients", 20, 200, "gcfl", figures.PAIRS, percent=False
+        runs, "clients", 20, 200, "gcfl", outcomes.PAIRS, percent=False
     )
     more_for_kmeans = tables.paired(
-        runs, "clients", 200, 20, "told", figures.PAIRS, percent=False
+        runs, "clients", 200, 20, "told", outcomes.PAIRS, percent=False
     )
     asked = {
         "GCFL finds groups better among 20 clients than among 200": fewer_for_gcfl,
@@ -599,7 +599,7 @@ def falls_less(small: DataFrame, runs: DataFrame) -> list[Claim]:
     import pandas as pd
 
     less = _loses_less(pd.concat([small, runs]), "small", "large")
-    paper = pd.concat([figures.printed(table).assign(seed=0) for table in "23"])
+    paper = pd.concat([outcomes.printed(table).assign(seed=0) for table in "23"])
     claim = Claim(
         "Loses less than FedAvg from small to large",
         "4.3",
@@ -613,10 +613,10 @@ def falls_less(small: DataFrame, runs: DataFrame) -> list[Claim]:
 
 def steadier_over_seeds(runs: DataFrame) -> Claim:
     """Standard deviation over seeds: FedAvg's minus GCFL's, in every cell."""
-    by = [*figures.CELL, "scale"]
+    by = [*outcomes.CELL, "scale"]
     spread = runs.groupby([*by, "row"], as_index=False)["accuracy"].std()
     pair = tables.paired(spread, "row", "FedAvg", "GCFL", "accuracy", by)
-    paper = figures.unlike(figures.printed("3"))
+    paper = outcomes.unlike(outcomes.printed("3"))
     theirs = tables.paired(paper, "row", "FedAvg", "GCFL", "accuracy_std", by)
     return Claim(
         "Varies less from seed to seed than FedAvg",
@@ -635,18 +635,18 @@ def convergence() -> list[Claim]:
     """Rounds to 95 % of the end, early accuracy, oscillation: against Table 4's
     four, one epoch a round.
     """
-    return _checked(_convergence, figures.unlike(figures.timed()))
+    return _checked(_convergence, outcomes.unlike(outcomes.timed()))
 
 
 def _convergence(runs: DataFrame) -> list[Claim]:
-    four = figures.printed("4").assign(seed=0)
+    four = outcomes.printed("4").assign(seed=0)
     scale = f"{SMALL[5]}, clustering from the start"
     best: dict[str, Any] = {
         "replicates": f"{_pairs(runs)}; the best of four rivals in each cell, chosen "
         "on the other seeds",
         "scale": scale,
     }
-    rivals = figures.IN_TRAINING
+    rivals = outcomes.IN_TRAINING
     early = _over_best(runs, rivals, "auc50")
     return [
         Claim(
@@ -690,8 +690,8 @@ def ablations() -> list[Claim]:
 
 def at_papers_number(rows: Sequence[str]) -> tuple[DataFrame, str]:
     """GCFL with and without some parts at the calibrated ζ, and the scale in words."""
-    zeta = calibrated(figures.crossed())
-    runs = figures.around(rows, zeta)
+    zeta = calibrated(outcomes.crossed())
+    runs = outcomes.around(rows, zeta)
     assert runs is not None
     return runs, f"{SMALL[25]}, ζ = {zeta:g}: {NEAREST}"
 
@@ -719,7 +719,7 @@ def fewer_without_masses(runs: DataFrame, scale: str) -> Claim:
 
 
 def _fewer_clusters(words: str, row: str, runs: DataFrame, scale: str) -> Claim:
-    paper = figures.printed("5").assign(seed=0)
+    paper = outcomes.printed("5").assign(seed=0)
     return Claim(
         words,
         "4.4",
@@ -739,7 +739,7 @@ def most_essential(runs: DataFrame, scale: str) -> Claim:
     """
     others = [row for row in COMPARED if row != "w/o shielding"]
     sides = []
-    for side in (runs, figures.printed("5").assign(seed=0)):
+    for side in (runs, outcomes.printed("5").assign(seed=0)):
         worst = _chosen(side, others, "accuracy", largest=False)
         sides.append(_less(worst, side, "w/o shielding", "accuracy"))
     ours, theirs = (effect(pair) for pair in sides)
@@ -756,7 +756,7 @@ def most_essential(runs: DataFrame, scale: str) -> Claim:
 
 def all_needed(runs: DataFrame, scale: str) -> Claim:
     """GCFL is more accurate than without any of three parts: than the best of them."""
-    paper = figures.printed("5").assign(seed=0)
+    paper = outcomes.printed("5").assign(seed=0)
     return Claim(
         NEEDED,
         "4.4",
@@ -771,7 +771,7 @@ def calibrated(crossed: DataFrame) -> float:
     """The ζ whose number of clusters is nearest to the paper's, mean over cells."""
     whole = crossed[crossed["row"] == "GCFL"]
     ours = whole.groupby("zeta")["clusters"].mean()
-    paper = figures.printed("5")
+    paper = outcomes.printed("5")
     theirs = paper.loc[paper["row"] == "GCFL", "clusters"].mean()
     return float((ours - theirs).abs().idxmin())
 
@@ -812,14 +812,14 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
     how: dict[str, Any] = {"scale": scale, "ours": True}
     out = against_controls(runs, scale)
     out += against_other_rivals(runs, scale)
-    known = [row for row in figures.FINDERS if row not in RECONSTRUCTED]
+    known = [row for row in outcomes.FINDERS if row not in RECONSTRUCTED]
     words = "More reasonable clusters than the better of CFL and FL+HC"
     out.append(_reasonable(runs, words, known, scale, where="ours"))
     skewed = priors.beside(runs[runs["setting"] == "Non-IID"])
     for dataset, own in skewed.groupby("dataset"):
         out.append(
             Claim(
-                f"Ahead of the majority class, {figures.NAMES[dataset]}, Non-IID",
+                f"Ahead of the majority class, {outcomes.NAMES[dataset]}, Non-IID",
                 "ours",
                 _lead(own, priors.ROW),
                 replicates=_pairs(own),
@@ -840,7 +840,7 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
     normalised = _lead(parts, "w/o symmetric normalization", "balanced_accuracy")
     fewer = effect(_more_than_without(parts, "w/o shielding"))
     categories = _by_category(runs)
-    timed = figures.unlike(figures.timed())
+    timed = outcomes.unlike(outcomes.timed())
     early = effect(_rivals_mean_less_own(timed, "auc50"))
     out += [
         Claim(
@@ -848,7 +848,7 @@ def our_questions(runs: DataFrame, parts: DataFrame, scale: str) -> list[Claim]:
             "ours",
             normalised,
             replicates=_pairs(parts),
-            **how | {"scale": f"{scale}, ζ = {figures.ZETA}"},
+            **how | {"scale": f"{scale}, ζ = {outcomes.ZETA}"},
         ),
         Claim(
             MORE_WITHOUT,
@@ -909,7 +909,7 @@ def against_controls(runs: DataFrame, scale: str) -> list[Claim]:
 def by_balanced_accuracy(runs: DataFrame, scale: str) -> list[Claim]:
     """Against one model and training alone, if all classes of a client count alike."""
     out = []
-    for setting in figures.UNLIKE:
+    for setting in outcomes.UNLIKE:
         some = runs[runs["setting"] == setting]
         for rival, words in {"FedAvg": ONE_MODEL, "LocalOnly": ALONE}.items():
             out.append(
@@ -927,9 +927,9 @@ def by_balanced_accuracy(runs: DataFrame, scale: str) -> list[Claim]:
 
 def against_other_rivals(runs: DataFrame, scale: str) -> list[Claim]:
     """Is GCFL best if the rivals are chosen otherwise than by their budget?"""
-    equal = figures.same_budget(runs)
+    equal = outcomes.same_budget(runs)
     known = [row for row in equal if row not in RECONSTRUCTED]
-    every = [row for row in figures.RIVALS if row in set(runs["row"])]
+    every = [row for row in outcomes.RIVALS if row in set(runs["row"])]
     lines = {KNOWN: known, "Best whatever a rival trains": every}
     return [
         Claim(
@@ -949,21 +949,23 @@ def against_other_rivals(runs: DataFrame, scale: str) -> list[Claim]:
 
 def _pairs(runs: DataFrame) -> str:
     seeds = runs["seed"].nunique()
-    cells = len(runs.drop_duplicates(figures.CELL))
+    cells = len(runs.drop_duplicates(outcomes.CELL))
     if cells == 1:
         return f"{seeds} seeds"
     return f"{cells} cells × {seeds} seeds"
 
 
 def _lead(runs: DataFrame, rival: str, value: str = "accuracy") -> Interval:
-    pair = tables.paired(runs, "row", "GCFL", rival, value, figures.PAIRS, percent=True)
+    pair = tables.paired(
+        runs, "row", "GCFL", rival, value, outcomes.PAIRS, percent=True
+    )
     return effect(pair)
 
 
 def _lead_of(runs: DataFrame, row: str) -> Interval:
     """The lead of another row over FedAvg."""
     pair = tables.paired(
-        runs, "row", row, "FedAvg", "accuracy", figures.PAIRS, percent=True
+        runs, "row", row, "FedAvg", "accuracy", outcomes.PAIRS, percent=True
     )
     return effect(pair)
 
@@ -974,7 +976,7 @@ def _mean(runs: DataFrame, row: str) -> float:
 
 def _printed_lead(table: str, rival: str, scale: str | None = None) -> float:
     """The paper's mean lead over a row in its non-IID cells, in points."""
-    paper = figures.unlike(figures.printed(table))
+    paper = outcomes.unlike(outcomes.printed(table))
     if scale is not None:
         paper = paper[paper["scale"] == scale]
     return 100 * (_mean(paper, "GCFL") - _mean(paper, rival))
@@ -982,10 +984,10 @@ def _printed_lead(table: str, rival: str, scale: str | None = None) -> float:
 
 def _best(runs: DataFrame, words: str, table: str, scale: str) -> Claim:
     """GCFL against the best rival of each cell that trains no more client models."""
-    rivals = figures.same_budget(runs)
-    paper = figures.unlike(figures.printed(table)).assign(seed=0)
+    rivals = outcomes.same_budget(runs)
+    paper = outcomes.unlike(outcomes.printed(table)).assign(seed=0)
     paper = paper[paper["scale"].isin(runs["scale"])]
-    of_all = effect(_over_best(paper, figures.RIVALS, "accuracy")).mean
+    of_all = effect(_over_best(paper, outcomes.RIVALS, "accuracy")).mean
     return Claim(
         words,
         f"Table {table}",
@@ -1016,7 +1018,7 @@ def _chosen(
     import pandas as pd
 
     picked = []
-    for _, own in runs[runs["row"].isin(rows)].groupby(figures.CELL):
+    for _, own in runs[runs["row"].isin(rows)].groupby(outcomes.CELL):
         level = own.pivot_table(value, "seed", "row")
         for seed in level.index:
             others = level.drop(index=seed) if len(level) > 1 else level
@@ -1031,12 +1033,14 @@ def _less(first: DataFrame, runs: DataFrame, row: str, value: str) -> tables.Pai
     import pandas as pd
 
     both = pd.concat([first, runs[runs["row"] == row]])
-    return tables.paired(both, "row", "chosen", row, value, figures.PAIRS, percent=True)
+    return tables.paired(
+        both, "row", "chosen", row, value, outcomes.PAIRS, percent=True
+    )
 
 
 def _more_than_without(runs: DataFrame, row: str) -> tables.Pair:
     """GCFL's number of clusters minus that without a part."""
-    return tables.paired(runs, "row", "GCFL", row, "clusters", figures.PAIRS)
+    return tables.paired(runs, "row", "GCFL", row, "clusters", outcomes.PAIRS)
 
 
 def _loses_less(runs: DataFrame, smaller: str, larger: str) -> tables.Pair:
@@ -1057,17 +1061,17 @@ def _by_category(runs: DataFrame) -> tables.Pair:
     kinds = runs["row"].map(CATEGORY)
     some = runs[(runs["row"] != "GCFL") & kinds.isin(["post-training", "in-training"])]
     some = some.assign(kind=kinds)
-    means = some.groupby([*figures.PAIRS, "kind"], as_index=False)["accuracy"].mean()
+    means = some.groupby([*outcomes.PAIRS, "kind"], as_index=False)["accuracy"].mean()
     return tables.paired(
-        means, "kind", "post-training", "in-training", "accuracy", figures.PAIRS
+        means, "kind", "post-training", "in-training", "accuracy", outcomes.PAIRS
     )
 
 
 def _rounds_saved(runs: DataFrame) -> list[float]:
     """By how many percent GCFL's T0.95 is shorter than the shortest rival's."""
-    best = _chosen(runs, figures.IN_TRAINING, "t95", largest=False)
-    own = runs[runs["row"] == "GCFL"].set_index(figures.PAIRS)["t95"]
-    rival = best.set_index(figures.PAIRS)["t95"].reindex(own.index)
+    best = _chosen(runs, outcomes.IN_TRAINING, "t95", largest=False)
+    own = runs[runs["row"] == "GCFL"].set_index(outcomes.PAIRS)["t95"]
+    rival = best.set_index(outcomes.PAIRS)["t95"].reindex(own.index)
     return (100 * (1 - own / rival)).tolist()
 
 
@@ -1075,11 +1079,11 @@ def _rivals_mean_less_own(runs: DataFrame, value: str) -> tables.Pair:
     """The mean of Table 4's four rivals minus GCFL."""
     import pandas as pd
 
-    rivals = runs[runs["row"].isin(figures.IN_TRAINING)]
-    mean = rivals.groupby(figures.PAIRS, as_index=False)[value].mean()
+    rivals = runs[runs["row"].isin(outcomes.IN_TRAINING)]
+    mean = rivals.groupby(outcomes.PAIRS, as_index=False)[value].mean()
     both = pd.concat([runs[runs["row"] == "GCFL"], mean.assign(row="rivals")])
     return tables.paired(
-        both, "row", "rivals", "GCFL", value, figures.PAIRS, percent=True
+        both, "row", "rivals", "GCFL", value, outcomes.PAIRS, percent=True
     )
 
 
@@ -1116,34 +1120,34 @@ def by_local_work() -> tables.Table:
 def in_short(judged: Iterable[Claim]) -> str:
     """What we found, as Markdown, for the head of the chapter."""
     claims = {claim.statement: claim for claim in judged}
-    runs = figures.unlike(figures.small_scale(25))
+    runs = outcomes.unlike(outcomes.small_scale(25))
     by_data = [_lead(own, "FedAvg").mean for _, own in runs.groupby("dataset")]
     one, alone = _interval(claims[ONE_MODEL]), _interval(claims[ALONE])
     lot = _interval(claims["Ahead of random clusters"])
     fair = {
         (rival, setting): _interval(claims[f"{rival}, balanced accuracy, {setting}"])
         for rival in (ONE_MODEL, ALONE)
-        for setting in figures.UNLIKE
+        for setting in outcomes.UNLIKE
     }
-    brief = _lead(figures.unlike(figures.small_scale(5)), "LocalOnly")
-    some, many = (part for _, part in figures.twenty().groupby("scale", sort=False))
+    brief = _lead(outcomes.unlike(outcomes.small_scale(5)), "LocalOnly")
+    some, many = (part for _, part in outcomes.twenty().groupby("scale", sort=False))
     truth = [_lead(with_oracle(part), "FedAvg").mean for part in (some, many)]
     behind = [
-        effect(_over_best(part, figures.same_budget(part), "accuracy"))
+        effect(_over_best(part, outcomes.same_budget(part), "accuracy"))
         for part in (some, many)
     ]
-    laws = figures.recorded("laws").query("setting != '2 classes a group'")
-    level = 100 * laws.pivot_table("accuracy", figures.CELL, "row")
+    laws = outcomes.recorded("laws").query("setting != '2 classes a group'")
+    level = 100 * laws.pivot_table("accuracy", outcomes.CELL, "row")
     better = level["LocalOnly"] - level["GCFL"]
     collapses, helps = _interval(claims[COLLAPSE]), _interval(claims[SHIELD])
-    zeta = calibrated(figures.crossed())
-    worths = [figures.worth(row, "accuracy") for row in PARTS]
+    zeta = calibrated(outcomes.crossed())
+    worths = [outcomes.worth(row, "accuracy") for row in PARTS]
     largest = max(abs(worth[zeta].mean) for worth in worths)
     anywhere = max(abs(one.mean) for worth in worths for one in worth.values())
     rest = 100 * runs.groupby("row")["restless"].mean()
-    cells = 100 * runs[runs["row"] == "GCFL"].groupby(figures.CELL)["restless"].mean()
-    moved = figures.crossed().query("row == 'GCFL'").dropna(subset="moved")
-    who = 100 * moved.groupby(figures.CELL)["moved"].mean()
+    cells = 100 * runs[runs["row"] == "GCFL"].groupby(outcomes.CELL)["restless"].mean()
+    moved = outcomes.crossed().query("row == 'GCFL'").dropna(subset="moved")
+    who = 100 * moved.groupby(outcomes.CELL)["moved"].mean()
     return (
         "**Clusters that nobody counted beforehand do help, where there are groups to "
         "find.** Where clients differ and all take part, GCFL is "
@@ -1228,11 +1232,11 @@ def on_the_parts(judged: Iterable[Claim]) -> str:
     """The chapter's words on masses, places, the start, and on parts together."""
     named = {claim.statement: claim for claim in judged}
     places, most, every = (named[words] for words in (PLACES, MOST, NEEDED))
-    zeta = calibrated(figures.crossed())
-    fewer = figures.worth("Massless", "clusters")[zeta]
-    said = figures.printed_worth("Massless", "clusters")
+    zeta = calibrated(outcomes.crossed())
+    fewer = outcomes.worth("Massless", "clusters")[zeta]
+    said = outcomes.printed_worth("Massless", "clusters")
     assert said is not None
-    shorter = _lead(figures.parts(5), "Param-space")
+    shorter = _lead(outcomes.parts(5), "Param-space")
     return (
         f"*Masses*, with weights 1 : 1 : 1, are worth {_worth('Massless')}. Without "
         f"them there are {_fewer(fewer.mean)} clusters at ζ = {zeta:g}, in the paper "
@@ -1259,29 +1263,29 @@ def on_the_parts(judged: Iterable[Claim]) -> str:
 
 def _worth(row: str) -> str:
     """A part's worth at the ζ where it is judged, at ours, and in the paper."""
-    found = figures.worth(row, "accuracy")
-    zeta = calibrated(figures.crossed())
+    found = outcomes.worth(row, "accuracy")
+    zeta = calibrated(outcomes.crossed())
     seen = [
-        f"{_words(found[z])} at ζ = {z:g}" for z in (zeta, figures.ZETA) if z in found
+        f"{_words(found[z])} at ζ = {z:g}" for z in (zeta, outcomes.ZETA) if z in found
     ]
-    printed = figures.printed_worth(row, "accuracy")
+    printed = outcomes.printed_worth(row, "accuracy")
     return f"{' and '.join(seen)} (in points; in the paper {printed:+.1f})"
 
 
 def on_the_shield(judged: Iterable[Claim]) -> str:
     """The chapter's words on shield and normalisation over ζ, as Markdown."""
     by_name = {claim.statement: claim for claim in judged}
-    crossed = figures.crossed()
+    crossed = outcomes.crossed()
     zeta = calibrated(crossed)
     whole = crossed[crossed["row"] == "GCFL"]
     counts = whole.groupby("zeta")["clusters"].mean()
-    table5 = figures.printed("5").query("row == 'GCFL'")
+    table5 = outcomes.printed("5").query("row == 'GCFL'")
     collapses, helps = by_name[COLLAPSE], by_name[SHIELD]
     assert collapses.printed is not None
     fewer = _interval(collapses)
     tamed, fair = by_name[NORMALISED], by_name[f"{NORMALISED}, balanced accuracy"]
     bare = crossed[crossed["row"] == "w/o shielding"]
-    least = bare.groupby([*figures.CELL, "zeta"])["clusters"].mean().min()
+    least = bare.groupby([*outcomes.CELL, "zeta"])["clusters"].mean().min()
     most = crossed["zeta"].max()
     last = _lead(crossed[crossed["zeta"] == most], "w/o shielding")
     there = crossed[(crossed["zeta"] == zeta) & (crossed["seed"] < 3)]
@@ -1302,7 +1306,7 @@ def on_the_shield(judged: Iterable[Claim]) -> str:
         "or other data, may need it.\n\n"
         f"*Normalisation.* At ζ = {zeta:g} it is worth {_to_a_tenth(tamed)} points, in "
         f"the paper {tamed.printed:+.1f}: {_said(tamed)}. "
-        f"At our ζ = {figures.ZETA} it helps balanced accuracy, "
+        f"At our ζ = {outcomes.ZETA} it helps balanced accuracy, "
         f"{_to_a_tenth(fair)}: there, without it, a few pairs that are very near or "
         "heavy outshine all others, and the cut leaves many clients alone."
     )
@@ -1317,14 +1321,14 @@ def _single_cluster(runs: DataFrame) -> Interval:
     """GCFL's lead over one model for all, which is what a full collapse would cost."""
     import pandas as pd
 
-    every = figures.unlike(figures.small_scale(25))
+    every = outcomes.unlike(outcomes.small_scale(25))
     return _lead(pd.concat([runs, every[every["row"] == "FedAvg"]]), "FedAvg")
 
 
 def on_twenty(judged: Iterable[Claim]) -> str:
     """What the chapter says of twenty participants a round, as Markdown."""
     named = {claim.statement: claim for claim in judged}
-    runs = figures.twenty()
+    runs = outcomes.twenty()
     said = []
     for (name, some), clients in zip(
         runs.groupby("scale", sort=False), TWENTY, strict=True
@@ -1339,7 +1343,7 @@ def on_twenty(judged: Iterable[Claim]) -> str:
             f"by {_words(_lead_of(some, 'Oracle clusters'))}. Its clusters have an "
             f"adjusted Rand index of {found['ari'].mean():.2f}; there are "
             f"{counts.min():.0f} to {counts.max():.0f} of them, and the largest has "
-            f"{100 * figures.largest_cluster(found):.0f} % of the clients in the last "
+            f"{100 * outcomes.largest_cluster(found):.0f} % of the clients in the last "
             "round. With ζ = 0.3, which gives the paper's number of clusters among 20 "
             f"clients, GCFL is {_words(_lead_of(some, 'GCFL, ζ = 0.3'))} ahead of one "
             "model; with the participants of a round as its only bodies "
@@ -1350,7 +1354,9 @@ def on_twenty(judged: Iterable[Claim]) -> str:
 
 def on_the_crowd() -> str:
     """What is found among 20, 50 and 200 clients, as Markdown."""
-    found = figures.crowd().groupby([*figures.CELL, "clients"]).mean(numeric_only=True)
+    found = (
+        outcomes.crowd().groupby([*outcomes.CELL, "clients"]).mean(numeric_only=True)
+    )
     hard = found.loc["cifar10", "Non-IID-ES"]
     clear = found.loc["mnist", "Non-IID-ES"]
     blurred = found.loc["mnist", "Non-IID"]
@@ -1394,7 +1400,7 @@ def _said(claim: Claim) -> str:
 def on_more_data(judged: Iterable[Claim]) -> str:
     """What the chapter says of the runs with more data, as Markdown.
 
-    Call it only if `figures.nearer` has runs.
+    Call it only if `outcomes.nearer` has runs.
     """
     named = {
         claim.statement.removeprefix(f"{MORE_DATA}: "): claim
@@ -1412,11 +1418,11 @@ def on_more_data(judged: Iterable[Claim]) -> str:
     for rival, name in shown.items():
         claim = named[f"{name[0].lower()}{name[1:]}"]
         leads.append(f"{rival} by {_to_a_tenth(claim)}")
-    runs = figures.nearer()
+    runs = outcomes.nearer()
     assert runs is not None
     return (
         f"**{MORE_DATA}.** Some rows we have run nearer to the paper: "
-        f"{figures.AS_NEARER}, {_pairs(runs)}. In points, GCFL is ahead of "
+        f"{outcomes.AS_NEARER}, {_pairs(runs)}. In points, GCFL is ahead of "
         f"{'; '.join(leads)}. Where these runs say the opposite of the verdict on a "
         "claim, the claim is left open."
     )
@@ -1424,7 +1430,7 @@ def on_more_data(judged: Iterable[Claim]) -> str:
 
 def beside_oracle() -> tables.Table:
     """The paper's effect, GCFL's, and that of the true groups in GCFL's place."""
-    twenty, timed = figures.twenty(), figures.unlike(figures.timed())
+    twenty, timed = outcomes.twenty(), outcomes.unlike(outcomes.timed())
     rows = []
     for build, runs in ((with_twenty, twenty), (_convergence, timed)):
         for claim, oracle in zip(build(runs), build(with_oracle(runs)), strict=True):
@@ -1433,7 +1439,7 @@ def beside_oracle() -> tables.Table:
             name = claim.statement.replace(f", {EQUAL}", "")
             rows.append([f"{name} ({claim.unit})", paper, *cells])
     heads = ["", "paper", "true groups", "GCFL"]
-    return figures.number_table(
+    return outcomes.number_table(
         heads,
         rows,
         "What our runs could have shown: the effect of GCFL, and of the true groups in "

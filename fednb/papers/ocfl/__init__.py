@@ -1,4 +1,4 @@
-"""OCFL's chapter: its runs, its theory, its figures.
+"""OCFL's chapter: its runs, their outcomes, its theory, its figures.
 
 | module | what |
 |---|---|
@@ -6,12 +6,22 @@
 | `arms` | several methods in step |
 | `claims` | what the paper says, judged |
 | `explain` | saliency maps and their curves |
-| `figures` | its records as frames and pictures |
+| `figures` | its pictures |
+| `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import archive, arms, claims, explain, figures, tasks, theory
+from . import archive, arms, claims, explain, figures, outcomes, tasks, theory
 
-__all__ = ["archive", "arms", "claims", "explain", "figures", "tasks", "theory"]
+__all__ = [
+    "archive",
+    "arms",
+    "claims",
+    "explain",
+    "figures",
+    "outcomes",
+    "tasks",
+    "theory",
+]

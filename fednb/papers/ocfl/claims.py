@@ -39,8 +39,8 @@ from ...claims import (
     left_open,
     mean_of,
 )
-from . import figures
-from .figures import SCENARIO
+from . import outcomes
+from .outcomes import SCENARIO
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -134,20 +134,20 @@ def how_many_seeds(frame: DataFrame) -> str:
 def short_runs() -> Runs:
     """The laptop's: six steps a round, all data sets."""
     bcl = "BCL’s threshold 0.4, not tuned"
-    return _with_archive(figures.looks(), figures.all_arms(), SHORT, bcl)
+    return _with_archive(outcomes.looks(), outcomes.all_arms(), SHORT, bcl)
 
 
 def long_runs() -> Runs:
     """Those with three epochs a round, on which claims are judged."""
     bcl = "BCL’s threshold chosen on other seeds"
-    return _with_archive(figures.long_looks(), figures.long_arms(), LONG, bcl)
+    return _with_archive(outcomes.long_looks(), outcomes.long_arms(), LONG, bcl)
 
 
 def _with_archive(looks: DataFrame, arms: DataFrame, scale: str, bcl: str) -> Runs:
-    theirs = figures.kept_archive()["runs"]
+    theirs = outcomes.kept_archive()["runs"]
     theirs = theirs[theirs["data"].isin(GREY)]
     theirs = theirs.merge(looks[SCENARIO].drop_duplicates(), on=SCENARIO)
-    return Runs(looks, figures.at_trigger(looks), arms, theirs, scale, bcl)
+    return Runs(looks, outcomes.at_trigger(looks), arms, theirs, scale, bcl)
 
 
 # --- the archive, where it measured what we measure ---
@@ -287,7 +287,7 @@ def by_network() -> DataFrame:
     import pandas as pd
 
     mine = short_runs()
-    kept = figures.kept_archive()
+    kept = outcomes.kept_archive()
     whole = kept["runs"].fillna({"printed_rand": 0.0})  # a dash: no clusters
     same = whole.merge(mine.arms[SCENARIO].drop_duplicates(), on=SCENARIO)
     looked = mine.looks[mine.looks["row"] == HDB]
@@ -542,7 +542,7 @@ def counted_in_rounds(claim: Claim) -> Claim:
 def right_by_round_three(mine: Runs, own: DataFrame) -> Claim:
     """What is found by the runs that split within the first three rounds."""
     words = "Splits made by round three find the groups"
-    soon = figures.at_trigger(own)
+    soon = outcomes.at_trigger(own)
     soon = soon[soon["round"] <= 3]
     archived = mine.theirs[mine.theirs["row"] == HDB]
     archived = archived[archived["printed_round"] <= 3]
@@ -576,7 +576,7 @@ def first_rounds(mine: Runs, own: DataFrame) -> Claim:
 
 def _archived_temperatures(own: DataFrame) -> DataFrame:
     """The archive's temperatures that count, in the scenarios and rounds of a frame."""
-    hot = figures.kept_archive()["temperatures"]
+    hot = outcomes.kept_archive()["temperatures"]
     hot = hot[hot["data"].isin(GREY) & (hot["round"] <= own["round"].max())]
     return hot.merge(own[SCENARIO].drop_duplicates(), on=SCENARIO)
 
@@ -586,7 +586,7 @@ def stays_up(mine: Runs, own: DataFrame) -> Claim:
     words = "After the trigger the temperature stays up (all but CIFAR-10)"
     ours = own[(own["data"] != "CIFAR-10") & own["fires"].notna()]
     hot = _archived_temperatures(ours)
-    rises = hot.groupby(SCENARIO)["temperature"].agg(figures.fires).rename("fires")
+    rises = hot.groupby(SCENARIO)["temperature"].agg(outcomes.fires).rename("fires")
     gaps = lowest_afterwards(hot.join(rises, on=SCENARIO).assign(seed=0))
     return Claim(
         words,
@@ -685,7 +685,7 @@ def unseen_classes() -> Series:
     and they have trained apart since the first rounds. So areas of the true class would
     be near 0.
     """
-    areas = figures.kept_archive()["explanations"]
+    areas = outcomes.kept_archive()["explanations"]
     without = areas["data"].isin(GREY) & (areas["overlap"] == "non-overlapping")
     chosen = areas[without & (areas["row"] == HDB) & (areas["mode"] == "out")]
     return chosen.set_index(["data", "balance"])["insertion"]
@@ -786,7 +786,7 @@ def the_moment(mine: Runs) -> list[Claim]:
     own = mine.looks[mine.looks["row"] == HDB]
     how = mine.words(own)
     late = own[own["fires"] > 2]
-    at = figures.at_trigger(own)
+    at = outcomes.at_trigger(own)
     first = own[own["round"] == 1]
     unit = "ARI, minus that of the best of all rounds"
     archived = mine.archived(own)
@@ -827,7 +827,7 @@ def needs_no_threshold(mine: Runs) -> list[Claim]:
     """
     if mine.scale != LONG:
         return []
-    blind = figures.untuned_briggs().groupby(SCENARIO)["ari"].mean()
+    blind = outcomes.untuned_briggs().groupby(SCENARIO)["ari"].mean()
     ours = _by_scenario(mine.hits, [HDB])
     claim = Claim(
         "Needs no threshold: groups better than BCL at the mean of 0.05 to 0.4",
@@ -847,7 +847,7 @@ def found_by_round_three(mine: Runs) -> Claim:
     was the first reading that we tried.
     """
     own = mine.looks[mine.looks["row"] == HDB]
-    hits = figures.at_trigger(own)
+    hits = outcomes.at_trigger(own)
     found = hits.assign(ari=hits["ari"].where(hits["round"] <= 3, 0.0))
     archived = mine.theirs[mine.theirs["row"] == HDB]
     theirs = None
@@ -961,7 +961,7 @@ def _window_two_less_one(looks: DataFrame) -> tables.Pair:
     temperatures = own.groupby([*SCENARIO, "seed"])["temperature"]
     places = []
     for window in (1, 2):
-        fires = temperatures.agg(figures.fires, window=window).rename("later")
-        at = figures.at_trigger(own.join(fires, on=[*SCENARIO, "seed"]), "later")
+        fires = temperatures.agg(outcomes.fires, window=window).rename("later")
+        at = outcomes.at_trigger(own.join(fires, on=[*SCENARIO, "seed"]), "later")
         places.append(at.assign(window=window))
     return _paired(pd.concat(places), "window", 2, 1, "ari", SCENARIO)

@@ -1,15 +1,16 @@
-"""WeCFL's chapter: its runs, its theory, its figures, its claims.
+"""WeCFL's chapter: its runs, their outcomes, its theory, its figures, its claims.
 
 | module | what |
 |---|---|
 | `claims` | the paper's claims, judged on the records |
 | `deals` | which classes the tables' clients hold, and what these alone give |
-| `figures` | its records as frames and pictures |
+| `figures` | its pictures |
+| `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, deals, figures, tasks, theory
+from . import claims, deals, figures, outcomes, tasks, theory
 
-__all__ = ["claims", "deals", "figures", "tasks", "theory"]
+__all__ = ["claims", "deals", "figures", "outcomes", "tasks", "theory"]

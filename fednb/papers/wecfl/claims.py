@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from ... import tables
 from ...claims import Claim, Interval, effect, exactly, mean_of
-from . import deals, figures, theory
-from .figures import ACCURACY, LAPTOP, MACRO_F1, OWN, signed
+from . import deals, outcomes, theory
+from .outcomes import ACCURACY, LAPTOP, MACRO_F1, OWN, signed
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -111,7 +111,7 @@ def about_one_model(of: Mapping[str, Claim]) -> str:
 def about_training_alone(of: Mapping[str, Claim]) -> str:
     """LocalOnly, the row that the paper does not have."""
     claim = of["WeCFL with ten clusters beats training alone"]
-    like, unlike = figures.ahead_of_alone()
+    like, unlike = outcomes.ahead_of_alone()
     return (
         "- **Training alone, a row that the paper lacks, does as well or better.** The "
         f"lead of ten clusters over it is {signed(mean(claim))} ({claim.verdict}): "
@@ -124,8 +124,8 @@ def about_training_alone(of: Mapping[str, Claim]) -> str:
 def alone_at_own_scale() -> str:
     """WeCFL's lead over training alone at the paper's own scale; "" without runs."""
     words = ""
-    for dataset, setting in figures.own_cells():
-        own, _ = figures.levels_at_own_scale(dataset, setting)
+    for dataset, setting in outcomes.own_cells():
+        own, _ = outcomes.levels_at_own_scale(dataset, setting)
         lead = 100 * (own["WeCFL"] - own["LocalOnly"])
         words += f" At the paper's own scale ({cell_in_words(dataset, setting)}) it is "
         words += f"{signed(lead)}."
@@ -134,17 +134,17 @@ def alone_at_own_scale() -> str:
 
 def cell_in_words(dataset: str, setting: str) -> str:
     """A cell at the paper's own scale, and how many seeds it has."""
-    seeds = figures.number_of_seeds(figures.own_cell(dataset, setting))
-    return f"{figures.DATASETS[dataset]}, {setting}, {seeds}"
+    seeds = outcomes.number_of_seeds(outcomes.own_cell(dataset, setting))
+    return f"{outcomes.DATASETS[dataset]}, {setting}, {seeds}"
 
 
 def with_the_same_classes() -> str:
     """What sharing brings those who hold the same classes; "" until it is run."""
-    wide = figures.company_by_seed()
+    wide = outcomes.company_by_seed()
     if not len(wide):
         return ""
     gain = 100 * (wide["WeCFL, K = pairs of classes"] - wide["LocalOnly"]).mean()
-    seeds = figures.number_of_seeds(wide.reset_index())
+    seeds = outcomes.number_of_seeds(wide.reset_index())
     return (
         " There ten clusters mix clients with different classes. With a cluster for "
         "each pair of classes that occurs, twenty or a few more, the lead is "
@@ -180,8 +180,8 @@ def about_ifca(of: Mapping[str, Claim]) -> str:
 def ifca_row_at_own_scale() -> str:
     """IFCA as in its paper and as released, at the paper's own scale; "" without."""
     words = ""
-    for dataset, setting in figures.own_cells():
-        own, printed = figures.levels_at_own_scale(dataset, setting)
+    for dataset, setting in outcomes.own_cells():
+        own, printed = outcomes.levels_at_own_scale(dataset, setting)
         levels = {row: 100 * level for row, level in own.items()}
         theirs = {row: 100 * level for row, level in printed.items()}
         over_one = levels["IFCA as released"] - levels["FedAvg"]
@@ -209,10 +209,10 @@ def about_the_theory() -> str:
 def leads_over_fesem(judged: Sequence[Claim]) -> str:
     """WeCFL's lead over FeSEM by the number of clusters, and weights in averages."""
     of = {claim.statement: claim for claim in judged}
-    theirs = figures.paper()
-    five, ten = (signed(figures.lead("FeSEM", K=K)) for K in (5, 10))
+    theirs = outcomes.paper()
+    five, ten = (signed(outcomes.lead("FeSEM", K=K)) for K in (5, 10))
     printed_five, printed_ten = (
-        signed(figures.lead("FeSEM", K=K, printed=theirs)) for K in (5, 10)
+        signed(outcomes.lead("FeSEM", K=K, printed=theirs)) for K in (5, 10)
     )
     return (
         f"At laptop scale WeCFL's lead over FeSEM is {five} points with five clusters "
@@ -225,8 +225,8 @@ def leads_over_fesem(judged: Sequence[Claim]) -> str:
 def leads_at_own_scale() -> str:
     """WeCFL minus FeSEM with five and ten clusters at the paper's scale; "" without."""
     words = ""
-    for dataset, setting in figures.own_cells():
-        own = figures.own_cell(dataset, setting)
+    for dataset, setting in outcomes.own_cells():
+        own = outcomes.own_cell(dataset, setting)
         leads = []
         for K in (5, 10):
             level = own[own["K"] == K].groupby("row")[ACCURACY].mean()
@@ -263,7 +263,7 @@ def look_at_b(judged: Sequence[Claim]) -> str:
     close, better = (
         claim for claim in judged if claim.statement in (B_IS_SMALL, B_GETS_BETTER)
     )
-    grown = figures.grown_in_words(figures.geometry())
+    grown = outcomes.grown_in_words(outcomes.geometry())
     at_one = replace(close, threshold=-1.0).verdict
     return (
         "- *B* scatters by factors, so we judge factors, over three seeds (one seed "
@@ -290,9 +290,9 @@ def slip_in_words(judged: Sequence[Claim]) -> str:
 
 def slip_beside_print() -> str:
     """IFCA minus FedAvg in Figure 2's setting: in print, with the slip, without it."""
-    setting = figures.cell(figures.paper(), "cifar10", "(3, 2)-class")
+    setting = outcomes.cell(outcomes.paper(), "cifar10", "(3, 2)-class")
     printed = at_ten(setting, "IFCA", "FedAvg").mean
-    runs = figures.ifca_runs()
+    runs = outcomes.ifca_runs()
     slow = "η = 0.001"
     one = ends_of(runs[f"FedAvg, {slow}"])
     leads = [
@@ -326,7 +326,7 @@ def cost_of_the_slip(judged: Mapping[str, Claim]) -> str:
 
 def labels_in_words() -> str:
     """What the majority class gets on CIFAR-10, beside one model, five and ten."""
-    frame = figures.cifar(figures.both())
+    frame = outcomes.cifar(outcomes.both())
     means = frame.groupby(["setting", "row", "K"])[ACCURACY].mean()
     ends = []
     for row, K in ((deals.MAJORITY, 0), ("FedAvg", 1), ("WeCFL", 5), ("WeCFL", 10)):
@@ -341,7 +341,7 @@ def labels_in_words() -> str:
 
 def size_of_b() -> str:
     """How large B is, in a sentence."""
-    frame = figures.geometry()
+    frame = outcomes.geometry()
     ends = [course["B"].iloc[-1] for course in frame["course"]]
     starts = [course["B"].iloc[0] for course in frame["course"]]
     return (
@@ -349,20 +349,20 @@ def size_of_b() -> str:
         "is not close to zero at laptop scale: in the worst cluster it is "
         f"{min(starts):.1f} to {max(starts):.1f} after the first round and "
         f"{min(ends):.1f} to {max(ends):.1f} after the last "
-        f"({figures.which_steps()}{figures.at_least()})."
+        f"({outcomes.which_steps()}{outcomes.at_least()})."
     )
 
 
 def own_scale_in_words() -> str:
     """A point of the summary for each cell at the paper's own scale; "" without."""
     points = []
-    for dataset, setting in figures.own_cells():
-        own, printed = figures.levels_at_own_scale(dataset, setting)
+    for dataset, setting in outcomes.own_cells():
+        own, printed = outcomes.levels_at_own_scale(dataset, setting)
         in_print = own[own.index.isin(printed.index)]
         points.append(
             f"- **At {OWN}** we ran one of the eight settings: "
             f"{cell_in_words(dataset, setting)}. Accuracy in % with ten models or one: "
-            f"{figures.levels_in_words(in_print, printed)}."
+            f"{outcomes.levels_in_words(in_print, printed)}."
         )
     return "\n".join(points)
 
@@ -392,7 +392,7 @@ def difference(
     frame: DataFrame, a: Any, b: Any, by: Sequence[str], value: str, tag: str
 ) -> Interval:
     """The effect a - b, all else averaged, over the cells of ``by``."""
-    means = figures.mean_over_seeds(frame, [*by, tag], value)
+    means = outcomes.mean_over_seeds(frame, [*by, tag], value)
     return effect(tables.paired(means, tag, a, b, value, [*by]))
 
 
@@ -413,9 +413,9 @@ def compared(
     ``among`` chooses lines of a frame, ours or the paper's. If the numbers are not
     ``comparable``, the paper's effect is left out.
     """
-    mine = figures.both()
+    mine = outcomes.both()
     mine = mine[among(mine)]
-    theirs = figures.paper()
+    theirs = outcomes.paper()
     theirs = theirs[among(theirs)]
     printed = None
     if comparable and value in theirs and {a, b} <= set(theirs[tag]):
@@ -455,7 +455,7 @@ def ten_or_one(frame: DataFrame) -> Series:
 
 def client_wise(frame: DataFrame) -> Series:
     """Lines of Table 5 without the methods with five models."""
-    return ten_or_one(frame) & frame["setting"].isin(figures.CLIENT_WISE)
+    return ten_or_one(frame) & frame["setting"].isin(outcomes.CLIENT_WISE)
 
 
 def lines_of(row: str, frame: DataFrame) -> Series:
@@ -500,7 +500,7 @@ def of_the_settings() -> list[Claim]:
     )
     gains = [
         contrast(frame[ten_or_one(frame)], "row", "WeCFL", "FedAvg")
-        for frame in (figures.both(), figures.paper())
+        for frame in (outcomes.both(), outcomes.paper())
     ]
     personal = Claim(
         "Clusters balance personal and general, where models tuned for each over-fit",
@@ -545,7 +545,7 @@ def of_the_number_of_clusters() -> list[Claim]:
     ]
     gains = [
         contrast(frame[lines_of("WeCFL", frame)], "K", 10, 5)
-        for frame in (figures.both(), figures.paper())
+        for frame in (outcomes.both(), outcomes.paper())
     ]
     more = of_two_kinds(
         "WeCFL gains more by larger K on CIFAR-10",
@@ -560,14 +560,14 @@ def of_the_number_of_clusters() -> list[Claim]:
 
 def contrast(frame: DataFrame, tag: str, a: Any, b: Any) -> DataFrame:
     """The difference a - b in every data set and setting, in points."""
-    means = figures.mean_over_seeds(frame, [*CELL, tag], ACCURACY)
+    means = outcomes.mean_over_seeds(frame, [*CELL, tag], ACCURACY)
     pair = tables.paired(means, tag, a, b, ACCURACY, CELL)
     return pair.differences.assign(difference=100 * pair.differences["difference"])
 
 
 def by_kind(gains: DataFrame) -> DataFrame:
     """Gains with the kind of their setting, and the law that both kinds have."""
-    clusters = gains["setting"].isin(figures.CLUSTER_WISE)
+    clusters = gains["setting"].isin(outcomes.CLUSTER_WISE)
     classes = gains["setting"].str.endswith("-class")
     return gains.assign(
         kind=clusters.map({True: "cluster-wise", False: "client-wise"}),
@@ -606,7 +606,7 @@ def of_two_kinds(
 
 def of_ensembles() -> list[Claim]:
     """Section 8.1: ensembles help slightly, and are very stable."""
-    both = figures.both()
+    both = outcomes.both()
     spread = both[ten_or_one(both)].groupby([*CELL, "row"])[ACCURACY].std()
     wide = 100 * spread.unstack("row")  # (8 cells, rows)
     single = wide["FedAvg"] + wide["FedProx"]
@@ -638,9 +638,9 @@ def of_ensembles() -> list[Claim]:
 
 def of_ifca() -> list[Claim]:
     """Section 8.1: IFCA clusters unstably, and sometimes gets worse with larger K."""
-    runs = figures.curves("figure2")
+    runs = outcomes.curves("figure2")
     moves = {
-        row: [len(figures.changes(course)) for course in runs[row]]
+        row: [len(outcomes.changes(course)) for course in runs[row]]
         for row in ("IFCA", "WeCFL")
     }
     counts = "; ".join(f"{row} {', '.join(map(str, n))}" for row, n in moves.items())
@@ -652,8 +652,8 @@ def of_ifca() -> list[Claim]:
         replicates=f"3 seeds, Figure 2: {counts}",
         scale=LONGER,
     )
-    both = figures.both()
-    printed = figures.paper()
+    both = outcomes.both()
+    printed = outcomes.paper()
     more_often = worse_with_ten(both, "IFCA") - worse_with_ten(both, "WeCFL")
     in_print = worse_with_ten(printed, "IFCA") - worse_with_ten(printed, "WeCFL")
     worse = Claim(
@@ -680,7 +680,7 @@ def worse_with_ten(frame: DataFrame, row: str) -> Series:
 
 def of_convergence() -> list[Claim]:
     """Section 8.2, Figure 2: WeCFL converges faster than others."""
-    runs = figures.curves("figure2")
+    runs = outcomes.curves("figure2")
     mean = {
         row: [100 * course[ACCURACY].mean() for course in courses]
         for row, courses in runs.items()
@@ -700,12 +700,12 @@ def of_convergence() -> list[Claim]:
 
 def of_the_clusters() -> list[Claim]:
     """Section 8.3 and B.2: when the clusters settle, and if they are right."""
-    runs = figures.curves("figure3")
+    runs = outcomes.curves("figure3")
     settled = {
-        K: [figures.settled(course) for course in runs[f"WeCFL, K = {K}"]]
+        K: [outcomes.settled(course) for course in runs[f"WeCFL, K = {K}"]]
         for K in (3, 5, 10)
     }
-    cifar = [figures.settled(c) for c in figures.curves("figure2")["WeCFL"]]
+    cifar = [outcomes.settled(c) for c in outcomes.curves("figure2")["WeCFL"]]
     fashion = [sum(of_a_seed) / 3 for of_a_seed in zip(*settled.values(), strict=True)]
     right = [course["ari"].iloc[-1] for course in runs["WeCFL, K = 10"]]
     whole = [course["completeness"].iloc[-1] for course in runs["WeCFL, K = 3"]]
@@ -754,7 +754,7 @@ def of_the_clusters() -> list[Claim]:
 
 def like_the_oracle() -> Claim:
     """Section 8.3: with settled clusters WeCFL is FedAvg within each."""
-    frame = figures.both()
+    frame = outcomes.both()
     frame = frame[frame["K"].eq(10) & frame["setting"].eq("α = (0.1, 10)")]
     ends = frame.pivot_table(ACCURACY, ["dataset", "seed"], "row")
     right = frame[lines_of("WeCFL", frame)].set_index(["dataset", "seed"])["ari"] == 1
@@ -778,7 +778,7 @@ def of_the_geometry() -> list[Claim]:
     CIFAR-10 network's last layer. Figures 7 and 8, of which B.2 speaks, are of
     Fashion-MNIST, with ten and three clusters. Figure 5 shows both data sets.
     """
-    frame = figures.geometry()
+    frame = outcomes.geometry()
     ten = frame[frame["K"] == 10]
     cifar = frame[frame["dataset"] == "cifar10"]
     fashion = frame[frame["dataset"] == "fashion_mnist"]
@@ -838,7 +838,7 @@ def of_the_geometry() -> list[Claim]:
             unit="= minus B of the worst cluster after the last round "
             f"(our line: {CLOSE_TO_ZERO})",
             replicates=f"{ten['seed'].nunique()} seeds, both data sets averaged, "
-            f"K = 10; {figures.which_steps()}{figures.at_least()}",
+            f"K = 10; {outcomes.which_steps()}{outcomes.at_least()}",
             scale=LAPTOP,
         ),
         course(
@@ -847,7 +847,7 @@ def of_the_geometry() -> list[Claim]:
             falls,
             threshold=1.0,
             unit="= B after the first round / B after the last "
-            f"({figures.which_steps()})",
+            f"({outcomes.which_steps()})",
         ),
     ]
 
@@ -857,9 +857,9 @@ def above_0999() -> list[Claim]:
 
     Ours is the largest cluster of each seed.
     """
-    if not figures.made("steps"):
+    if not outcomes.made("steps"):
         return []
-    runs = figures.steps()
+    runs = outcomes.steps()
     runs = runs[runs["dataset"].eq("cifar10")]
     least = [min(map(min, matrix)) for matrix in runs["cosines_members"]]
     sizes = ", ".join(str(len(matrix)) for matrix in runs["cosines_members"])
@@ -974,14 +974,14 @@ def at_the_papers_scale() -> list[Claim]:
     From two seeds on: a single one has no interval. The page shows its numbers.
     """
     found = []
-    frame = figures.own_scale()
+    frame = outcomes.own_scale()
     for (dataset, setting), cell in frame.groupby(CELL, sort=False):
         if cell["seed"].nunique() == 1:
             continue
-        theirs = figures.paper()
+        theirs = outcomes.paper()
         theirs = theirs[(theirs["dataset"] == dataset) & (theirs["setting"] == setting)]
-        seeds = figures.number_of_seeds(cell)
-        name = f"{figures.DATASETS[dataset]}, {setting}, {seeds}"
+        seeds = outcomes.number_of_seeds(cell)
+        name = f"{outcomes.DATASETS[dataset]}, {setting}, {seeds}"
         where = f"at the paper's scale ({name})"
         seen = partial(Claim, replicates=seeds, scale=OWN)
         for rival in ("FeSEM", "IFCA", "FedAvg"):
@@ -1013,10 +1013,10 @@ def of_same_classes() -> list[Claim]:
 
     Asked after a look at the first seed; [] as long as there is no other.
     """
-    wide = figures.company_by_seed()
+    wide = outcomes.company_by_seed()
     if len(wide) < 2:
         return []
-    cell = f"CIFAR-10, (3, 2)-class, {figures.number_of_seeds(wide.reset_index())}"
+    cell = f"CIFAR-10, (3, 2)-class, {outcomes.number_of_seeds(wide.reset_index())}"
     gains = {
         "Clusters of clients with the same classes beat training alone": (
             "Same pair of classes"
@@ -1030,7 +1030,7 @@ def of_same_classes() -> list[Claim]:
             f"{statement} at the paper's scale ({cell})",
             "ours",
             mean_of(100 * (wide[row] - wide["LocalOnly"])),
-            replicates=figures.number_of_seeds(wide.reset_index()),
+            replicates=outcomes.number_of_seeds(wide.reset_index()),
             scale=OWN,
             ours=True,
         )
@@ -1053,7 +1053,7 @@ def at_ten(frame: DataFrame, a: str, b: str) -> Interval:
 
 def our_questions() -> list[Claim]:
     """What the paper does not ask."""
-    ends = {row: ends_of(runs) for row, runs in figures.curves("figure2").items()}
+    ends = {row: ends_of(runs) for row, runs in outcomes.curves("figure2").items()}
     ask = partial(compared, where="ours", ours=True)
     steps = int((theory.allowed(theory.toy()) > 0).sum())
     return [
@@ -1113,8 +1113,8 @@ def our_questions() -> list[Claim]:
 
 def size_of_the_lead(value: str, name: str) -> Claim:
     """Is WeCFL's lead over IFCA as large as the paper prints it?"""
-    mine = figures.both()
-    theirs = figures.paper()
+    mine = outcomes.both()
+    theirs = outcomes.paper()
     intervals = [
         difference(frame[clustered(frame)], "WeCFL", "IFCA", CELL, value, "row")
         for frame in (mine, theirs)
@@ -1133,7 +1133,7 @@ def size_of_the_lead(value: str, name: str) -> Claim:
 
 def closer_on_cifar() -> Claim:
     """B.2 says that clients come closer on Fashion-MNIST."""
-    frame = figures.geometry()
+    frame = outcomes.geometry()
     runs = frame[frame["dataset"] == "cifar10"]
     return Claim(
         "Clients come closer to their centre on CIFAR-10, too",
@@ -1148,7 +1148,7 @@ def closer_on_cifar() -> Claim:
 
 def of_unweighted_averages() -> list[Claim]:
     """FeSEM as Eq. 2 has it: all members count alike; [] until it is run."""
-    if not figures.made("averages"):
+    if not outcomes.made("averages"):
         return []
     ask = partial(compared, where="ours", among=clustered, ours=True)
     plain = "FeSEM, unweighted averages"
@@ -1178,11 +1178,11 @@ def beyond_labels(K: int) -> Claim:
 
 def of_the_slip() -> list[Claim]:
     """The released IFCA part by part; [] until it is run."""
-    if not figures.made("choices"):
+    if not outcomes.made("choices"):
         return []
-    runs = figures.ifca_runs()
+    runs = outcomes.ifca_runs()
     moves = {
-        row: [len(figures.changes(course)) for course in courses]
+        row: [len(outcomes.changes(course)) for course in courses]
         for row, courses in runs.items()
     }
     ends = {row: ends_of(courses) for row, courses in runs.items()}
@@ -1233,7 +1233,7 @@ def minus(a: Sequence[float], b: Sequence[float]) -> Interval:
 def weights_need_sizes() -> Claim:
     """WeCFL's lead over FeSEM where sizes differ, minus that where they do not."""
     leads = []
-    for frame in (figures.both(), figures.records("equal_sizes")):
+    for frame in (outcomes.both(), outcomes.records("equal_sizes")):
         frame = frame.assign(setting=frame["setting"].str.removesuffix(", equal sizes"))
         frame = frame[frame["setting"].isin(["(3, 2)-class", "2-class"])]
         gains = contrast(frame[clustered(frame)], "row", "WeCFL", "FeSEM")
