@@ -12,7 +12,7 @@ _HOME = {  # public name -> module that holds it
     "Local": "training",
     "History": "history",
     "run": "experiment",
-    "sweep": "experiment",
+    "sweep": "sweeps",
 }
 _MODULES = (
     *(
@@ -39,8 +39,8 @@ _MODULES = (
         "store",
         "training",
     ),
-    *("claims", "contract", "door", "playground", "ranks", "tables", "views"),
-    "widgets",
+    *("claims", "contract", "door", "playground", "ranks", "sweeps", "tables"),
+    *("views", "widgets"),
 )
 
 __all__ = [*_HOME, *_MODULES]

@@ -22,8 +22,8 @@ import numpy as np
 
 from . import store
 from .door import num_sampled
-from .experiment import Task
 from .identity import digest, integer_in, name_in
+from .sweeps import Task
 
 Record = dict[str, Any]
 Seconds = dict[Any, list[float]]

@@ -30,9 +30,9 @@ from pathlib import Path
 
 from . import store
 from .adopt import adopt
-from .experiment import ENGINES, Task, commit, sweep
 from .forecast import Record, forecast, known_records
 from .papers import CATALOGUE
+from .sweeps import ENGINES, Task, commit, sweep
 
 COMMITTED = Path("book/results")  # written by --adopt, or if --out names it
 NEW_RUNS = Path("runs")

@@ -22,7 +22,7 @@ from . import store
 if TYPE_CHECKING:
     from pandas import DataFrame, MultiIndex
 
-    from .experiment import Task
+    from .sweeps import Task
 
 FACTS = (
     "dataset",

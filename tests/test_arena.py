@@ -14,10 +14,10 @@ from fednb.arena.__main__ import main
 from fednb.arena.methods import ENTRIES, RIGHT, STEPS, WRONG
 from fednb.arena.tasks import Setting
 from fednb.arena.worlds import worlds
-from fednb.experiment import sweep
 from fednb.federation import Federation
 from fednb.papers import CATALOGUE
 from fednb.ranks import signed_rank
+from fednb.sweeps import sweep
 
 SMOKE = worlds("smoke")
 LAPTOP = worlds("laptop")

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from fednb import clustering, data, models, reference, similarity
 from fednb.door import num_sampled
-from fednb.experiment import Task, run
+from fednb.experiment import run
 from fednb.federation import Federation
 from fednb.methods import ActiveFL, FedAvg, FedCVRBolt, PowerOfChoice
 from fednb.methods.choice import (
@@ -31,6 +31,7 @@ from fednb.papers.fedcvr_bolt.tasks import (
 )
 from fednb.params import mean
 from fednb.partition import Partition
+from fednb.sweeps import Task
 from fednb.training import Local
 
 from . import test_methods as contract

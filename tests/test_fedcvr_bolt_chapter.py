@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fednb import data, models, reference, store
-from fednb.experiment import describe
 from fednb.federation import Federation
+from fednb.identity import describe
 from fednb.methods import FedAvg, FedCVRBolt, InTurn
 from fednb.methods.choice import shuffle_members
 from fednb.papers import fedcvr_bolt

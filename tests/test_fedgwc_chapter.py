@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fednb import Federation, Local, data, experiment, metrics, models, run, store
-from fednb.experiment import describe
+from fednb.identity import describe
 from fednb.methods import FedAvg, FedGWC
 from fednb.papers import fedgwc
 from fednb.partition import class_counts, match_test, mixed

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from fednb import models, partition, store, tables
 from fednb.claims import Claim, Interval
 from fednb.clustering import components, otsu_components, otsu_threshold
-from fednb.experiment import describe, run, sweep
+from fednb.experiment import run
+from fednb.identity import describe
 from fednb.methods import GCFL
 from fednb.papers import gcfl
 from fednb.papers.gcfl.controls import ParticipantsOnly
 from fednb.papers.gcfl.theory import toy
 from fednb.similarity import attraction
+from fednb.sweeps import sweep
 from fednb.training import Local
 
 from .conftest import federation

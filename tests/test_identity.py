@@ -16,10 +16,11 @@ import torch
 
 import fednb
 from fednb import methods, models, partition
-from fednb.experiment import Task, measure
+from fednb.experiment import measure
 from fednb.identity import describe, digest, integer_in, name_in, tell_apart
 from fednb.papers import CATALOGUE
 from fednb.reproduce import PROFILES
+from fednb.sweeps import Task
 from fednb.training import Local
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fednb import data, models, partition
-from fednb.experiment import Task
 from fednb.federation import ClientError, Federation
 from fednb.methods import FedAvg
+from fednb.sweeps import Task
 from fednb.training import Local
 
 from .conftest import blobs, ragged

@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 from fednb import backends, checks, data, methods, models, partition, store
-from fednb.experiment import Task, run, sweep
+from fednb.experiment import run
 from fednb.federation import Federation
 from fednb.identity import describe
 from fednb.papers import common
+from fednb.sweeps import Task, sweep
 from fednb.training import Local, one_blas_thread
 
 ROOT = Path(__file__).parents[1]
@@ -232,7 +233,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from fednb import Local, models, partition, tables
-from fednb.experiment import Task, sweep
+from fednb.sweeps import Task, sweep
 from fednb.methods import FedAvg
 
 @dataclass(frozen=True)

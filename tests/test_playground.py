@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fednb import checks, data, methods, store, widgets
-from fednb.experiment import Task, run
+from fednb.experiment import run
 from fednb.methods import (
     IFCA,
     OCFL,
@@ -35,6 +35,7 @@ from fednb.playground import (
     session,
     settings,
 )
+from fednb.sweeps import Task
 
 PATIENCE = 300  # seconds: the machine may be slow and busy
 SMALL = Settings(clients=8, rounds=3, law_values={"clusters": 2, "n": 5, "m": 3})

@@ -48,22 +48,16 @@ ALLOWED = {
     "engines": {"store"},
     "migrate": {"identity", "papers", "store"},
     "experiment": {
-        "data",
-        "engines",
-        "identity",
-        "federation",
-        "history",
-        "metrics",
-        "partition",
-        "store",
-        "training",
-        "views",
-        "door",
-        "__version__",
+        *("door", "federation", "history", "identity", "metrics", "store"),
+        *("training", "views"),
+    },
+    "sweeps": {
+        *("data", "engines", "experiment", "federation", "history", "identity"),
+        *("partition", "store", "training", "__version__"),
     },
     "arena": {
         *("data", "door", "experiment", "methods", "metrics", "models", "partition"),
-        *("training", "ranks", "tables", "plots", "store", "widgets"),
+        *("training", "ranks", "sweeps", "tables", "plots", "store", "widgets"),
     },
     "papers": {  # what the chapters need, so on top of nearly all
         *(
@@ -79,12 +73,12 @@ ALLOWED = {
             "training",
         ),
         *("claims", "clustering", "door", "plots", "reference", "similarity", "tables"),
-        *("store", "views"),
+        *("store", "sweeps", "views"),
     },
-    "forecast": {"door", "experiment", "identity", "store"},
+    "forecast": {"door", "sweeps", "identity", "store"},
     "adopt": {"store"},
-    "reproduce": {"adopt", "experiment", "forecast", "papers", "store"},
-    "tables": {"experiment", "store"},
+    "reproduce": {"adopt", "sweeps", "forecast", "papers", "store"},
+    "tables": {"store", "sweeps"},
     "plots": {"history"},
     "ranks": {"plots"},
     "checks": set(),
@@ -93,7 +87,7 @@ ALLOWED = {
     "widgets": {"plots"},
     "playground": {  # a page of its own, so on top of nearly all
         *("backends", "clustering", "data", "experiment", "history"),
-        *("methods", "models", "partition", "store", "training", "widgets"),
+        *("methods", "models", "partition", "store", "sweeps", "training", "widgets"),
     },
     "__init__": set(),
 }
@@ -412,23 +406,23 @@ def git(folder, *words):
 
 def test_a_commit_counts_only_if_it_tracks_the_library(tmp_path, monkeypatch):
     """An installed copy inside somebody's own repository is "unknown", not theirs."""
-    from fednb import experiment
+    from fednb import sweeps
 
     package = tmp_path / "env" / "fednb"
     package.mkdir(parents=True)
     (tmp_path / "notes.txt").write_text("mine")
-    (package / "experiment.py").write_text("")
-    monkeypatch.setattr(experiment, "__file__", str(package / "experiment.py"))
-    assert experiment.commit() == "unknown"  # no repository at all
+    (package / "sweeps.py").write_text("")
+    monkeypatch.setattr(sweeps, "__file__", str(package / "sweeps.py"))
+    assert sweeps.commit() == "unknown"  # no repository at all
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "notes.txt")
     git(tmp_path, "commit", "--quiet", "-m", "notes")
-    assert experiment.commit() == "unknown"  # a repository of something else
+    assert sweeps.commit() == "unknown"  # a repository of something else
     git(tmp_path, "add", "env")
     git(tmp_path, "commit", "--quiet", "-m", "library")
-    assert re.fullmatch(r"[0-9a-f]{12}", experiment.commit())
-    (package / "experiment.py").write_text("changed = True")
-    assert experiment.commit().endswith("-dirty")
+    assert re.fullmatch(r"[0-9a-f]{12}", sweeps.commit())
+    (package / "sweeps.py").write_text("changed = True")
+    assert sweeps.commit().endswith("-dirty")
 
 
 def test_tables_about_speed_are_those_that_were_measured():

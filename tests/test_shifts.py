@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fednb import data, methods, models, partition
-from fednb.experiment import Task
 from fednb.federation import Federation
 from fednb.partition import Partition, class_counts
+from fednb.sweeps import Task
 from fednb.training import Local
 
 from .conftest import NETWORKS, blobs, federation, ragged

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from fednb import engines, experiment, models, partition, store
-from fednb.experiment import Task, sweep
+from fednb import engines, models, partition, store, sweeps
 from fednb.methods import FedAvg, FedAvgM, LocalOnly
+from fednb.sweeps import Task, sweep
 from fednb.training import Local
 
 ROOT = Path(__file__).parents[1]
@@ -213,12 +213,12 @@ def test_ctrl_c_ends_a_sweep_and_never_writes_a_part(tmp_path):
 
 def test_a_record_of_too_few_rounds_is_refused(monkeypatch):
     (task,) = tasks(seeds=(0,), methods=(FedAvg(),), rounds=3)
-    run = experiment.run
+    run = sweeps.run
 
     def short(method, fed, rounds, **options):
         return run(method, fed, rounds - 1, **options)
 
-    monkeypatch.setattr(experiment, "run", short)
+    monkeypatch.setattr(sweeps, "run", short)
     with pytest.raises(RuntimeError, match="ended in round 2 of 3"):
         task.record()
 
@@ -236,11 +236,9 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        experiment.attempt(task, folder, 0.0, tell=stop)
+        sweeps.attempt(task, folder, 0.0, tell=stop)
     assert (folder / f"{task.key}.npz").exists()
-    record = experiment.attempt(
-        task, folder, tell=lambda key, rounds: done.append(rounds)
-    )
+    record = sweeps.attempt(task, folder, tell=lambda key, rounds: done.append(rounds))
     assert done == [1, 2, 3, 4, 4, 5, 6]
     assert outcome([record]) == outcome([undisturbed])
     assert os.listdir(folder) == [f"{task.key}.json"]
@@ -252,7 +250,7 @@ def test_a_checkpoint_that_does_not_fit_is_dropped(tmp_path):
     (task,) = tasks(seeds=(0,), methods=(FedAvg(),))
     (folder / f"{task.key}.npz").write_bytes(b"half a file")
     with pytest.warns(UserWarning, match="starting afresh"):
-        record = experiment.attempt(task, folder)
+        record = sweeps.attempt(task, folder)
     assert outcome([record]) == outcome([task.record()])
 
 
@@ -260,7 +258,7 @@ SCRIPT = """
 import signal
 import sys
 from tests.test_sweep import tasks
-from fednb.experiment import sweep
+from fednb.sweeps import sweep
 # a shell that runs tests in the background has them ignore Ctrl-C
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sweep(tasks(seeds=range(12), rounds=3), sys.argv[1], n_jobs=int(sys.argv[2]))
@@ -359,7 +357,7 @@ def test_what_the_disk_never_takes_is_put_elsewhere(tmp_path, monkeypatch):
     write = store.write_run
     refuge = tmp_path / "refuge"
     refuge.mkdir()
-    monkeypatch.setattr(experiment.tempfile, "mkdtemp", lambda prefix: str(refuge))
+    monkeypatch.setattr(sweeps.tempfile, "mkdtemp", lambda prefix: str(refuge))
 
     def full(folder, record):
         if Path(folder) != refuge:

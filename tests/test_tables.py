@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fednb import models, partition, store, tables
-from fednb.experiment import Task
 from fednb.methods import FedAvg, FixedClusters, LocalOnly
+from fednb.sweeps import Task
 from fednb.tables import Pair, beside, frame, paired, summary
 from fednb.training import Local
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from fednb import data, models, partition, reference, store, tables
 from fednb.claims import mean_of
 from fednb.clustering import kmeans_objective
-from fednb.experiment import Task, describe, measure, run
+from fednb.experiment import measure, run
 from fednb.federation import Federation
+from fednb.identity import describe
 from fednb.methods import IFCA, Ensemble, FedAvg, FedProx, FeSEM, FixedClusters, WeCFL
 from fednb.methods.ifca import train_aliased
 from fednb.methods.wecfl import importance, represent
@@ -25,6 +26,7 @@ from fednb.params import Layout
 from fednb.partition import Partition, by_class_sets, iid, match_test, refill, subset
 from fednb.similarity import clusterability
 from fednb.store import results
+from fednb.sweeps import Task
 from fednb.training import Local
 
 from .conftest import NETWORKS, blobs, federation, held, ragged

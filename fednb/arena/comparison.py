@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import tables
-from ..experiment import Task, run
+from ..experiment import run
 from ..store import plain
 from ..store import results as stored_results
+from ..sweeps import Task
 from ..training import Local
 from .methods import STEPS
 from .tasks import (

@@ -16,9 +16,9 @@ import torch
 
 from .. import tables
 from ..door import Judge
-from ..experiment import Task
 from ..plots import COLOURS, INK, MARKERS, style
 from ..store import results
+from ..sweeps import Task
 from ..widgets import bars, text
 from . import analysis
 from .methods import ENTRIES

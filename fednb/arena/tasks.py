@@ -41,7 +41,8 @@ import numpy as np
 
 from .. import metrics
 from ..door import Judge
-from ..experiment import Task, clusters_of, serving
+from ..experiment import clusters_of, serving
+from ..sweeps import Task
 from ..training import Local
 from .methods import ENTRIES, RIGHT, STEPS, WRONG, Entry
 from .worlds import World, worlds

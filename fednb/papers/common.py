@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-    from ..experiment import Task
+    from ..sweeps import Task
 
 Law = Callable[..., partition.Partition]
 Table = Callable[[str], "list[Task]"]  # from a profile to its tasks

@@ -30,8 +30,9 @@ import torch
 from torch import Tensor
 
 from ..backends import TaskError, Trained
-from ..experiment import Task, run
+from ..experiment import run
 from ..history import History
+from ..sweeps import Task
 
 STATES = ("ready", "running", "pausing", "paused", "stopped", "finished", "failed")
 COLUMNS = 20_000  # parameters of a client's last update that are kept for the picture

@@ -16,8 +16,8 @@ import numpy as np
 from torch import nn
 
 from .. import checks, data, methods, models, partition
-from ..experiment import Task
 from ..partition import Partition
+from ..sweeps import Task
 from ..training import Local, Seeded
 
 METRICS = ("accuracy", "accuracy_worst", "clusters", "ari", "bytes", "labels")

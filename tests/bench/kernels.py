@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 
 import fednb.arena
 from fednb import clustering, similarity
-from fednb.experiment import _peak_memory, _reset_peak_memory
 from fednb.methods.cflgp import CFLGP
 from fednb.methods.ocfl import temperature
+from fednb.sweeps import _peak_memory, _reset_peak_memory
 
 FILE = Path(fednb.arena.__file__).with_name("kernels.json")
 SIZES = (100, 300, 1000, 3000)

@@ -21,9 +21,9 @@ from typing import Any
 import sklearn.cluster  # noqa: F401  # methods import it when they first cluster
 import torch
 
-from fednb import backends, engines, experiment, federation, store
-from fednb.experiment import Task
+from fednb import backends, engines, federation, store, sweeps
 from fednb.papers import CATALOGUE
+from fednb.sweeps import Task
 
 FILE = Path(__file__).with_suffix(".json")
 METHODS = {
@@ -71,13 +71,13 @@ class Clock:
 @contextmanager
 def watched(clock: Clock, method: type) -> Iterator[None]:
     """Count the parts of all runs inside, by wrapping the functions they go through."""
-    run = experiment.run
+    run = sweeps.run
 
     def run_with_timed_measure(*args: Any, measure: Callable, **words: Any) -> Any:
         return run(*args, measure=clock.timed("evaluation", measure), **words)
 
     wrapped: list[tuple[Any, str, Callable]] = [
-        (experiment, "run", run_with_timed_measure),
+        (sweeps, "run", run_with_timed_measure),
         *(
             (owner, name, clock.timed(part, getattr(owner, name)))
             for owner, name, part in (
@@ -119,9 +119,9 @@ def profile(paper: str, rounds: int) -> dict[str, Any]:
     short = replace(task, rounds=min(rounds, task.rounds), last=1)
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        experiment.attempt(replace(short, rounds=1), Path(folder))
+        sweeps.attempt(replace(short, rounds=1), Path(folder))
         with watched(clock, type(task.method)), clock.part("the rest"):
-            outcome = experiment.attempt(short, Path(folder))
+            outcome = sweeps.attempt(short, Path(folder))
     if isinstance(outcome, engines.Failure):
         raise RuntimeError(outcome.why)
     times = task.rounds / short.rounds

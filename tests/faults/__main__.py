@@ -28,7 +28,7 @@ from typing import Any
 
 import psutil
 
-from fednb.experiment import sweep
+from fednb.sweeps import sweep
 
 from ..test_sweep import outcome, tasks
 
@@ -38,7 +38,7 @@ PAGE = ROOT / "book" / "api" / "runs.md"
 SCRIPT = """
 import sys
 from tests.faults.__main__ import workload
-from fednb.experiment import sweep
+from fednb.sweeps import sweep
 sweep(workload(), sys.argv[1], n_jobs=2, save_seconds=0.2, stall=float(sys.argv[2]))
 """
 STRAY = {"table.json"}  # what may lie in the folder in the end

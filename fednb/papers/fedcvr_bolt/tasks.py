@@ -62,7 +62,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import data, metrics, models, partition
-from ...experiment import Task, measure
+from ...experiment import measure
 from ...methods import (
     IFCA,
     ActiveFL,
@@ -74,6 +74,7 @@ from ...methods import (
     LocalOnly,
     PowerOfChoice,
 )
+from ...sweeps import Task
 from ...training import Local
 from ..common import limited, only_in
 

@@ -24,12 +24,12 @@ from torch import Tensor
 from ... import data, metrics, reference
 from ...data import Dataset
 from ...door import Update
-from ...experiment import Task
 from ...federation import Federation
 from ...methods import FedCVRBolt
 from ...methods.choice import boltzmann
 from ...partition import Partition
 from ...similarity import total_reduction
+from ...sweeps import Task
 from ...training import Local
 from . import tasks
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -275,40 +275,50 @@ def quality_dots(score: str = "was") -> Figure:
 def long_curves() -> Figure:
     """Figure 2: balanced accuracy of the long runs over client updates.
 
-    FedGWC and random members are drawn only if they split; else they are FedAvg.
-    Without our test they are drawn as soon as they are run.
+    Without our test FedGWC is drawn as soon as it is run.
+    """
+    runs = outcomes.courses()
+    if outcomes.untested() is not None:
+        runs |= outcomes.untested_courses()
+    rows = (
+        "no clusters",
+        "FedGWC",
+        outcomes.NO_TEST,
+        outcomes.REPLAYED,
+        "FeSEM",
+        "IFCA",
+        "LocalOnly",
+    )
+    return mean_courses({row: runs[row] for row in rows if row in runs})
+
+
+def larger_curves(table: str) -> Figure:
+    """The same for one of the larger tables, whole seeds only."""
+    return mean_courses(outcomes.own_courses(table))
+
+
+def mean_courses(runs: Mapping[str, Sequence[DataFrame]]) -> Figure:
+    """Balanced accuracy over client updates, a line for each row: its seeds' mean.
+
+    A band is one standard deviation to each side. A row of which no seed has several
+    clusters is FedAvg, and shares its line.
     """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import curves, style
 
     style()
+    lines = {}
+    one_model = []  # names of rows that are FedAvg
+    for row, seeds in runs.items():
+        name = outcomes.NAMES.get(row, row)
+        if any((run["clusters"] > 1).any() for run in seeds):
+            lines[name] = seeds
+        else:
+            one_model.append(name)
+    lines = {" = ".join(one_model): runs["no clusters"]} | lines
     fig = Canvas(figsize=(7.6, 3.5))
-    ax = fig.add_subplot()
-    runs = outcomes.courses()
-    if outcomes.untested() is not None:
-        runs |= outcomes.untested_courses()
-    wanted = [outcomes.VALUE, "client_updates"]
-    means = {}
-    for row in (
-        "no clusters",
-        "FedGWC",
-        outcomes.NO_TEST,
-        outcomes.REPLAYED,
-        "Random members",
-        "FeSEM",
-        "IFCA",
-        "LocalOnly",
-    ):
-        own = runs.get(row, [])
-        split = any((run["clusters"] > 1).any() for run in own)
-        if row == "no clusters" or split:
-            total = sum(run[wanted] for run in own)
-            means[outcomes.NAMES.get(row, row)] = total / len(own)
-    tested = outcomes.NAMES["FedGWC"]
-    if tested not in means:
-        means = {f"FedAvg = {tested}": means.pop("FedAvg"), **means}
-    curves(means, outcomes.VALUE, x="client_updates", ax=ax)
+    curves(lines, outcomes.VALUE, x="client_updates", ax=fig.add_subplot())
     return fig
 
 

@@ -33,7 +33,7 @@ from .tasks import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ...experiment import Task
+    from ...sweeps import Task
 
 
 VALUE = "balanced_accuracy"

@@ -47,7 +47,6 @@ import torch
 
 from ... import experiment, metrics, models, partition
 from ...data import as_generated, as_published
-from ...experiment import Task
 from ...methods import (
     CFL,
     IFCA,
@@ -61,6 +60,7 @@ from ...methods import (
     PerFedAvg,
     PFedMe,
 )
+from ...sweeps import Task
 from ...training import Local
 from ...views import Arms
 from ..common import only_in

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from ...clustering import cut_maps, davies_bouldin_of_rows, eigenmaps
-from ...experiment import commit
 from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
 from ...metrics import adjusted_rand
 from ...similarity import perception_affinity
+from ...sweeps import commit
 
 if TYPE_CHECKING:
     from pandas import DataFrame

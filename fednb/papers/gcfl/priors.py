@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import metrics, partition
-from ...experiment import Task, commit
+from ...sweeps import Task, commit
 from ..common import results
 from .tasks import TABLES
 

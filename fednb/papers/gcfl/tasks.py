@@ -68,7 +68,7 @@ from torch import Tensor
 
 from ... import metrics, models, partition
 from ...clustering import otsu_components, otsu_threshold, weighted_kmeans
-from ...experiment import Task, measure
+from ...experiment import measure
 from ...federation import Federation
 from ...methods import (
     CFL,
@@ -91,6 +91,7 @@ from ...methods import (
     WeCFL,
 )
 from ...similarity import attraction
+from ...sweeps import Task
 from ...training import Local
 from ..common import limited, only_in
 from .controls import ParticipantsOnly

@@ -21,7 +21,7 @@ from .tasks import FIFTEEN, LOCAL_WORK, NAMES, SCALES, TABLES, THIRTY, THRESHOLD
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from ...experiment import Task
+    from ...sweeps import Task
 
 
 def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:

@@ -35,9 +35,10 @@ from typing import Any
 import numpy as np
 
 from ... import models
-from ...experiment import Task, measure
+from ...experiment import measure
 from ...methods import CFL, OCFL, BriggsHC, FedAvg, FixedClusters, LocalOnly
 from ...partition import Partition
+from ...sweeps import Task
 from ...training import Local
 from ..common import only_in
 from .archive import SIZES

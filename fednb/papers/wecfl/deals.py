@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import data, metrics, partition
-from ...experiment import Task, commit
+from ...sweeps import Task, commit
 from ..common import results
 from .tasks import SCALES, TABLES, TRAIN_ROWS, labels_in_some_order, law
 

@@ -17,7 +17,7 @@ from .tasks import CURVES, SCALES, TABLES
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-    from ...experiment import Task
+    from ...sweeps import Task
 
 
 ACCURACY, MACRO_F1 = CURVES

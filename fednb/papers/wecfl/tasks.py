@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from ... import data, models, partition
-from ...experiment import Task, measure
+from ...experiment import measure
 from ...federation import Federation
 from ...methods import (
     IFCA,
@@ -56,6 +56,7 @@ from ...methods import (
 from ...methods.wecfl import represent
 from ...params import mean_by
 from ...similarity import clusterability, cosine
+from ...sweeps import Task
 from ...training import Local
 from ..common import limited, only_in
 
