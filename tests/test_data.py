@@ -28,9 +28,9 @@ def nowhere(monkeypatch, tmp_path):
     for name in ("FEDNB_DATA", "FEDNB_UNVERIFIED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FEDNB_CACHE", str(tmp_path / "cache"))
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     yield
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def offline(monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no network\nsecond line")
 
-    monkeypatch.setattr(data, "torchvision", fail)
+    monkeypatch.setattr(data.official, "torchvision", fail)
 
 
 def arrays(
@@ -62,7 +62,7 @@ def save(
     np.savez(path, **content)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if known:
-        monkeypatch.setitem(data.SHA256, path.name, (digest,))
+        monkeypatch.setitem(data.catalogue.SHA256, path.name, (digest,))
     return digest
 
 
@@ -154,7 +154,7 @@ def test_fingerprint_follows_a_change_of_the_arrays():
 def test_fingerprint_of_a_frozen_set_is_remembered(monkeypatch):
     digits = data.load("digits")
     before = data.fingerprint(digits)
-    monkeypatch.setattr(data.hashlib, "sha256", None)  # would fail if called
+    monkeypatch.setattr(data.official.hashlib, "sha256", None)  # would fail if called
     assert data.fingerprint(digits) == before
 
 
@@ -205,7 +205,7 @@ def test_the_whole_set_and_a_subset_are_both_known(monkeypatch, tmp_path):
         folder.mkdir()
         path, content = folder / "cifar10.npz", arrays("cifar10", n, colour=True)
         digests[n] = save(path, monkeypatch, content, known=False)
-    monkeypatch.setitem(data.SHA256, "cifar10.npz", tuple(digests.values()))
+    monkeypatch.setitem(data.catalogue.SHA256, "cifar10.npz", tuple(digests.values()))
     whole, subset = (data.load("cifar10", folders[n]) for n in (20, 16))
     assert (whole.note, whole.sha256) == ("", digests[20])
     assert subset.note == "16 of 20 training images, 8 of 10 test images"
@@ -255,7 +255,7 @@ def test_mismatch_is_an_error_unless_accepted(monkeypatch, tmp_path):
         data.load("mnist", tmp_path)
     for part in (
         digest,
-        *data.SHA256["mnist.npz"],
+        *data.catalogue.SHA256["mnist.npz"],
         "FEDNB_UNVERIFIED=1",
         str(tmp_path / "mnist.npz"),
     ):
@@ -303,13 +303,13 @@ def test_what_is_verified_is_what_is_used(monkeypatch, tmp_path):
     sha256 = hashlib.sha256
 
     def hash_then_exchange(raw=b""):
-        monkeypatch.setattr(data.hashlib, "sha256", sha256)
+        monkeypatch.setattr(data.official.hashlib, "sha256", sha256)
         np.savez(path, **arrays(seed=1))
         return sha256(raw)
 
-    monkeypatch.setattr(data.hashlib, "sha256", hash_then_exchange)
+    monkeypatch.setattr(data.official.hashlib, "sha256", hash_then_exchange)
     d = data.load("mnist", tmp_path)
-    assert data.hashlib.sha256 is sha256  # the file was exchanged
+    assert data.official.hashlib.sha256 is sha256  # the file was exchanged
     assert np.array_equal(d.x[:20, 0], content["train_images"])
 
 
@@ -319,13 +319,13 @@ def test_an_npz_that_expands_is_refused_unread(monkeypatch, tmp_path):
     n = 2_000_000
     shapes = {"images": (n, 28, 28), "labels": (n,)}
     with zipfile.ZipFile(tmp_path / "mnist.npz", "w") as archive:
-        for key in data.KEYS:
+        for key in data.official.KEYS:
             shape = shapes[key.partition("_")[2]]
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             buffer = io.BytesIO()
             np.lib.format.write_array_header_1_0(buffer, header)
             archive.writestr(f"{key}.npy", buffer.getvalue())
-    monkeypatch.setattr(data, "_read_array", None)  # would fail if called
+    monkeypatch.setattr(data.official, "_read_array", None)  # would fail if called
     with pytest.raises(ValueError, match="3.14 GB of memory, the whole of mnist"):
         data.load("mnist", tmp_path)
 
@@ -346,7 +346,7 @@ def test_a_member_that_is_no_array(monkeypatch, tmp_path):
     path = tmp_path / "mnist.npz"
     save(path, monkeypatch, arrays())
     with zipfile.ZipFile(path, "w") as archive:
-        for key in data.KEYS:
+        for key in data.official.KEYS:
             archive.writestr(f"{key}.npy", "text")
     monkeypatch.setenv("FEDNB_UNVERIFIED", "1")
     with pytest.raises(ValueError, match="is not an npz with train_images"):
@@ -355,7 +355,7 @@ def test_a_member_that_is_no_array(monkeypatch, tmp_path):
 
 def test_a_file_too_large_is_not_read(monkeypatch, tmp_path):
     save(tmp_path / "mnist.npz", monkeypatch, arrays())
-    monkeypatch.setattr(data, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(data.official, "LARGEST_FILE", 1000)
     with pytest.raises(ValueError, match="larger than any npz of mnist"):
         data.load("mnist", tmp_path)
 
@@ -404,10 +404,10 @@ def test_a_file_that_is_no_npz(monkeypatch, tmp_path):
 
 def test_checksums_are_of_sets_we_know():
     files = {f"{name}.npz" for name in data.OFFICIAL}
-    files |= {part.file for part in data.PARTS.values()}
-    assert set(data.SHA256) <= files
-    assert set(data.PARTS) <= set(data.OFFICIAL)
-    digests = [digest for known in data.SHA256.values() for digest in known]
+    files |= {part.file for part in data.catalogue.PARTS.values()}
+    assert set(data.catalogue.SHA256) <= files
+    assert set(data.catalogue.PARTS) <= set(data.OFFICIAL)
+    digests = [digest for known in data.catalogue.SHA256.values() for digest in known]
     assert all(len(digest) == 64 for digest in digests)
     assert len(set(digests)) == len(digests)
 
@@ -486,7 +486,7 @@ def test_torchvision_road(monkeypatch, tmp_path, name):
         given = (images, labels.tolist())
     calls = []
     fake = fake_torchvision(calls, data.OFFICIAL[name].cls, *given)
-    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    monkeypatch.setattr(data.official, "torchvision", lambda: fake)
     tiny_official(monkeypatch, name, classes=10)
     d = data.load(name)
     cache = str(tmp_path / "cache")
@@ -518,7 +518,7 @@ def test_medmnist_road(monkeypatch, tmp_path, name):
 
     utils = types.SimpleNamespace(download_url=download_url)
     fake = types.SimpleNamespace(datasets=types.SimpleNamespace(utils=utils))
-    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    monkeypatch.setattr(data.official, "torchvision", lambda: fake)
     tiny_official(monkeypatch, name, classes=8)
     d = data.load(name)
     official = data.OFFICIAL[name]
@@ -542,7 +542,7 @@ def test_medmnist_is_verified_by_its_md5(monkeypatch, tmp_path):
     nowhere = "file:///nowhere/bloodmnist.npz"
     tiny_official(monkeypatch, "bloodmnist", url=nowhere, md5=md5)
     assert data.load("bloodmnist").note == ""
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     path.write_bytes(path.read_bytes() + b"0")
     with pytest.raises(FileNotFoundError, match="a download through MedMNIST"):
         data.load("bloodmnist")
@@ -565,7 +565,7 @@ def test_wrong_files_in_the_cache_are_refused(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="do not hold mnist: 20 of 60,000 training"):
         data.load("mnist")
     tiny_official(monkeypatch, "mnist", arrays="f" * 64)
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     with pytest.raises(ValueError, match=f"sha256 .*, expected {'f' * 64}. Delete"):
         data.load("mnist")
     with pytest.raises(ValueError, match="FEDNB_UNVERIFIED=1"):
@@ -575,14 +575,14 @@ def test_wrong_files_in_the_cache_are_refused(monkeypatch, tmp_path):
     assert accepted.note == "unverified"
     monkeypatch.delenv("FEDNB_UNVERIFIED")
     tiny_official(monkeypatch, "mnist", arrays=accepted.sha256)
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     assert data.load("mnist").note == ""
 
 
 def test_a_package_without_some_class_is_refused(monkeypatch, tmp_path):
     images = np.zeros((30, 6, 6), np.uint8)
     fake = fake_torchvision([], "EMNIST", images, np.arange(30) % 9)
-    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    monkeypatch.setattr(data.official, "torchvision", lambda: fake)
     tiny_official(monkeypatch, "emnist")
     with pytest.raises(ValueError, match="9 of 47 classes in the training images"):
         data.load("emnist")
@@ -606,7 +606,7 @@ def test_a_file_comes_before_the_packages(monkeypatch, tmp_path, offline):
 def test_torchvision_imports_in_a_fresh_process():
     code = """
 import sys
-from fednb.data import torchvision
+from fednb.models import torchvision
 assert "torchvision" not in sys.modules  # import fednb stays light
 tv = torchvision()
 assert torchvision() is tv is sys.modules["torchvision"]
@@ -641,7 +641,7 @@ def test_torchvision_failing_otherwise_is_not_hidden(monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(RuntimeError, match="something else"):
-        data.torchvision()
+        data.official.torchvision()
 
 
 # The real files, where they are.

@@ -137,7 +137,7 @@ def test_pixels_are_mapped_read_only_and_outlive_the_images(folder):
     (pixels,) = (root / "landmarks").glob("pixels_8_*.npy")
     for image in (root / "landmarks").rglob("*.jpg"):
         image.unlink()
-    data._from_images.cache_clear()
+    data.photographs._from_images.cache_clear()
     again = data.load("landmarks(side=8)", root)
     assert again is not first and np.array_equal(again.x, first.x)
     assert (again.sha256, again.mean, again.std) == (
@@ -147,7 +147,7 @@ def test_pixels_are_mapped_read_only_and_outlive_the_images(folder):
     )
     assert not list((root / "landmarks").glob("*.part"))
     pixels.write_bytes(pixels.read_bytes()[:-5])
-    data._from_images.cache_clear()
+    data.photographs._from_images.cache_clear()
     with pytest.raises(ValueError, match=r"pixels_8_\w+.npy is damaged .*delete it"):
         data.load("landmarks(side=8)", root)
 
@@ -165,7 +165,7 @@ def test_new_lists_mean_new_pixels(folder):
 
 def test_a_read_only_folder_leaves_the_pixels_in_the_cache(folder, monkeypatch):
     root = folder()
-    monkeypatch.setattr(data.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(data.photographs.os, "access", lambda path, mode: False)
     d = data.load("landmarks(side=8)", root)
     assert d.x.shape == (13, 3, 8, 8) and not list((root / "landmarks").glob("pixels*"))
     assert len(list((root / "cache" / "landmarks").glob("pixels_8_*.npy"))) == 1
@@ -407,12 +407,12 @@ def test_femnist_is_emnist_by_class(monkeypatch, tmp_path):
         )
 
     fake = types.SimpleNamespace(datasets=types.SimpleNamespace(EMNIST=make))
-    monkeypatch.setattr(data, "torchvision", lambda: fake)
+    monkeypatch.setattr(data.official, "torchvision", lambda: fake)
     official = data.OFFICIAL["femnist"]._replace(train=62, test=62)
     monkeypatch.setitem(data.OFFICIAL, "femnist", official)
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     d = data.load("femnist")
-    data._from_package.cache_clear()
+    data.official._from_package.cache_clear()
     assert (
         asked == ["byclass", "byclass"]
         and d.classes == 62

@@ -35,7 +35,7 @@ def pixels(samples=60, shape=(3, 6, 6), seed=0) -> Dataset:
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 256, (samples, *shape), dtype=np.uint8)
     x.setflags(write=False)
-    mean, std = data._moments(x)
+    mean, std = data.dataset.moments(x)
     y = rng.integers(3, size=samples)
     return Dataset("pixels", x, y, samples, 3, mean=mean, std=std)
 
@@ -111,20 +111,20 @@ def folder(monkeypatch, tmp_path):
     for name in ("FEDNB_DATA", "FEDNB_UNVERIFIED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FEDNB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(data, "WORTH_SHARING", 1)
-    data._from_file.cache_clear()
+    monkeypatch.setattr(data.official, "WORTH_SHARING", 1)
+    data.official._from_file.cache_clear()
     save(tmp_path / "cifar10.npz", monkeypatch, arrays("cifar10", colour=True))
     unknown = data.load("cifar10", tmp_path)
     assert not is_mapped(unknown)  # only what we know can be checked, and is shared
     known = {unknown.sha256[:16]: data.fingerprint(unknown)}
-    monkeypatch.setattr(data, "FINGERPRINTS", known)
+    monkeypatch.setattr(data.official, "FINGERPRINTS", known)
     yield tmp_path
-    data._from_file.cache_clear()
+    data.official._from_file.cache_clear()
 
 
 def again(root) -> Dataset:
     """Load as another process would: without what this one remembers."""
-    data._from_file.cache_clear()
+    data.official._from_file.cache_clear()
     return data.load("cifar10", root)
 
 
@@ -133,16 +133,16 @@ def is_mapped(dataset: Dataset) -> bool:
 
 
 def test_pixels_are_unpacked_once_and_mapped_by_all(folder, monkeypatch):
-    monkeypatch.setattr(data, "WORTH_SHARING", 2**24)
+    monkeypatch.setattr(data.official, "WORTH_SHARING", 2**24)
     plain = again(folder)
-    monkeypatch.setattr(data, "WORTH_SHARING", 1)
+    monkeypatch.setattr(data.official, "WORTH_SHARING", 1)
     first = again(folder)
     assert not is_mapped(plain) and is_mapped(first)
 
     def unpacked(member):
         raise AssertionError("unpacked again")
 
-    monkeypatch.setattr(data, "_read_array", unpacked)
+    monkeypatch.setattr(data.official, "_read_array", unpacked)
     second = again(folder)
     assert is_mapped(second)
     assert np.array_equal(second.x, plain.x) and np.array_equal(second.y, plain.y)
@@ -154,8 +154,10 @@ def test_pixels_are_unpacked_once_and_mapped_by_all(folder, monkeypatch):
 
 
 def test_the_known_files_have_known_fingerprints():
-    known = {checksum[:16] for kinds in data.SHA256.values() for checksum in kinds}
-    assert set(data.FINGERPRINTS) == known
+    known = {
+        checksum[:16] for kinds in data.catalogue.SHA256.values() for checksum in kinds
+    }
+    assert set(data.catalogue.FINGERPRINTS) == known
 
 
 def test_forged_pixels_do_not_pass_for_a_known_set(folder):
@@ -163,7 +165,7 @@ def test_forged_pixels_do_not_pass_for_a_known_set(folder):
     whole = again(folder)
     (file,) = (folder / "cache" / "pixels").glob("*.npy")
     forged = replace(whole, x=np.zeros_like(whole.x))
-    data._write_mapped(file, forged)
+    data.official._write_mapped(file, forged)
     assert np.array_equal(again(folder).x, whole.x)
 
 
