@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from fednb import data
+from fednb import data, models
 
 REPO = Path(__file__).parents[1]
 REAL = Path(os.environ.get("FEDNB_DATA") or REPO.parent / "shared" / "data")
@@ -154,7 +154,7 @@ def test_fingerprint_follows_a_change_of_the_arrays():
 def test_fingerprint_of_a_frozen_set_is_remembered(monkeypatch):
     digits = data.load("digits")
     before = data.fingerprint(digits)
-    monkeypatch.setattr(data.official.hashlib, "sha256", None)  # would fail if called
+    monkeypatch.setattr(data.dataset.hashlib, "sha256", None)  # would fail if called
     assert data.fingerprint(digits) == before
 
 
@@ -641,7 +641,7 @@ def test_torchvision_failing_otherwise_is_not_hidden(monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(RuntimeError, match="something else"):
-        data.official.torchvision()
+        models.torchvision()
 
 
 # The real files, where they are.

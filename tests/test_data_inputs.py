@@ -254,7 +254,7 @@ def test_a_name_is_a_text(name):
     ["x" * 10**6, "synthetic(" * 10**5, "synthetic(" + "-" * 10**5 + "1)"],
 )
 def test_a_name_that_is_very_long(name):
-    for load in (data.load, data.generate):
+    for load in (data.load, data.generate, data.domains):
         with pytest.raises(ValueError, match="at most 1,000 characters") as error:
             load(name)
         assert len(f"{error.value}") < 200

@@ -494,7 +494,7 @@ def test_one_parameter_of_length_one_is_a_sign():
     assert len(FedCVRBolt(coalitions="kmeans").form(slopes, 3, 0).unique()) == 3
 
 
-# --- figures and claims ---------------------------------------------------------------
+# --- outcomes, figures and claims -----------------------------------------------------
 
 
 def test_a_record_tells_as_much_of_dates_and_kinds_as_a_watched_run():

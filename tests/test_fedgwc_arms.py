@@ -105,9 +105,9 @@ def test_rows_that_never_split_are_trained_once():
 
 
 def test_arms_are_read_as_rows(task, together, monkeypatch, tmp_path):
-    monkeypatch.setattr(fedgwc.figures.common, "results", lambda paper: tmp_path)
+    monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
     records = {task.key: together}
-    monkeypatch.setattr(fedgwc.figures.tables, "by_key", lambda path: records)
+    monkeypatch.setattr(fedgwc.outcomes.tables, "by_key", lambda path: records)
     final = together["metrics"]["final"]
     runs = fedgwc.outcomes.row_by_row("emnist", [task]).set_index("row")
     assert [*runs.index] == [row for row, _ in task.method.arms]

@@ -695,7 +695,7 @@ def test_the_record_of_null_splits_is_of_fresh_seeds_and_known_code():
     assert record["first_seed"] == fedgwc.theory.FRESH_SEED == 1000
     assert record["revision"] == FedGWC.revision
     assert not record["commit"].endswith(("dirty", "unknown"))
-    for way in fedgwc.figures.NULL_WAYS:
+    for way in fedgwc.outcomes.NULL_WAYS:
         plays = fedgwc.outcomes.null_splits(way)
         if way == "all sampled" and not len(plays):
             continue  # a record that is older than these plays
@@ -920,9 +920,8 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     ]
     assert names[:2] == ["FedGWC with our test", "FedGWC without our test"]
     drawn = [line.get_label() for line in figures.long_curves().axes[0].lines]
-    assert (
-        "FedGWC without our test" in drawn and "FedAvg = FedGWC with our test" in drawn
-    )
+    assert drawn[0] == "FedAvg =\nFedGWC with our test"
+    assert "FedGWC without our test" in drawn
 
 
 def test_rivals_at_equal_updates_close_the_claim(fairer, tmp_path):
@@ -1237,6 +1236,15 @@ def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     assert line["split by round"] == "300"  # of the evaluated ones
     assert table.loc[(name, "FedGWC with our test"), "split by round"] == "–"
     assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
+
+
+def test_only_rows_with_fedavgs_numbers_share_its_line(large_emnist):
+    drawn = fedgwc.figures.larger_curves("emnist").axes[0].lines
+    first, released = drawn
+    assert first.get_label().startswith("FedAvg =\nFedGWC with our test =\n")
+    assert released.get_label() == "FedGWC as released"
+    assert released.get_xdata()[-1] == 1500
+    assert fedgwc.figures.larger_curves("cifar100_long") is None
 
 
 def test_the_page_takes_emnist_in_by_itself(large_emnist):

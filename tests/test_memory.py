@@ -35,7 +35,7 @@ def pixels(samples=60, shape=(3, 6, 6), seed=0) -> Dataset:
     rng = np.random.default_rng(seed)
     x = rng.integers(0, 256, (samples, *shape), dtype=np.uint8)
     x.setflags(write=False)
-    mean, std = data.dataset.moments(x)
+    mean, std = data.official.moments(x)
     y = rng.integers(3, size=samples)
     return Dataset("pixels", x, y, samples, 3, mean=mean, std=std)
 

@@ -197,13 +197,13 @@ def test_no_private_name_of_another_module_is_used(path):
 def test_the_test_of_private_names_can_fail(tmp_path):
     file = tmp_path / "module.py"
     file.write_text(
-        "from . import store\nfrom .data import _cache\nfrom fednb import tables as t\n"
+        "from . import store\nfrom .data import _load\nfrom fednb import tables as t\n"
         "import fednb.show as s\nfrom .history import History\nimport numpy as np\n"
         "store._locked, t._need, s._words, History._make, np._core, store.__name__"
     )
     assert private_imports(file) == {
         "store._locked",
-        "data._cache",
+        "data._load",
         "fednb.tables._need",
         "fednb.show._words",
     }

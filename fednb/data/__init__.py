@@ -41,23 +41,23 @@ from .loading import load, with_official_tests
 from .official import at_hand
 from .photographs import as_published, published
 
-__all__ = [
-    "GENERATORS",
-    "OFFICIAL",
-    "PUBLISHED",
-    "Dataset",
-    "as_generated",
-    "as_published",
-    "at_hand",
-    "domains",
-    "fingerprint",
-    "from_arrays",
-    "generate",
+__all__ = [  # in the order of the page about them
     "load",
     "names",
+    "at_hand",
+    "Dataset",
+    "from_arrays",
+    "fingerprint",
     "published",
+    "as_published",
     "regression",
-    "shifted",
     "synthetic",
+    "domains",
+    "shifted",
+    "generate",
+    "as_generated",
     "with_official_tests",
+    "OFFICIAL",
+    "PUBLISHED",
+    "GENERATORS",
 ]

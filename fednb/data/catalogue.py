@@ -1,4 +1,4 @@
-"""The data sets that are known by name, and what is known of them."""
+"""Catalogue: the data sets known by name, what is known of them, and how names read."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class Part(NamedTuple):
     """A file with a part of a data set, used where the whole is not there."""
 
     file: str
-    note: str  # a template: `_notes_of_file` fills in the numbers
+    note: str  # a template: `official` fills in the numbers
 
 
 PARTS = {

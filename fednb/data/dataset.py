@@ -1,9 +1,8 @@
-"""A data set: samples and labels as arrays, and one of your own."""
+"""Dataset: samples and labels as arrays, and a set of your own."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -42,15 +41,15 @@ def fingerprint(dataset: Dataset) -> str:
     """
     if _is_frozen(dataset.x) and _is_frozen(dataset.y):
         return _remembered_fingerprint(dataset)
-    return content_fingerprint(dataset)
+    return compute_fingerprint(dataset)
 
 
 def _is_frozen(array: Any) -> bool:
     return isinstance(array, np.ndarray) and not array.flags.writeable
 
 
-def content_fingerprint(dataset: Dataset) -> str:
-    """Compute the same anew, whether or not it is remembered."""
+def compute_fingerprint(dataset: Dataset) -> str:
+    """What `fingerprint` returns, computed even if it is remembered."""
     total = hashlib.sha256()
     for name in ("x", "y"):
         array = np.asarray(getattr(dataset, name))
@@ -66,9 +65,8 @@ def content_fingerprint(dataset: Dataset) -> str:
     return total.hexdigest()
 
 
-_remembered_fingerprint = lru_cache(maxsize=4)(
-    content_fingerprint
-)  # a Dataset is its own key
+# a Dataset is its own key
+_remembered_fingerprint = lru_cache(maxsize=4)(compute_fingerprint)
 
 
 def from_arrays(
@@ -161,26 +159,3 @@ def _own_labels(y: Any, regression: bool) -> tuple[np.ndarray, str]:
     if regression:
         return found.astype(np.float32), ""
     return found.astype(np.int64), ""
-
-
-def fewer_or_more(have: Iterable[int], full: Iterable[int]) -> list[str]:
-    """Say whether training and test images are fewer, or more, than the official."""
-    notes = []
-    for n, official, kind in zip(have, full, ("training", "test"), strict=True):
-        if n != official:
-            notes.append(f"{n:,} of {official:,} {kind} images")
-    return notes
-
-
-def moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of (N, C, H, W) uint8.
-
-    In units of [0, 1], by exact sums of integers.
-    """
-    n = x.size / x.shape[1]
-    first = x.sum(axis=(0, 2, 3), dtype=np.uint64) / n
-    second = np.einsum("nchw,nchw->c", x, x, dtype=np.uint64, casting="unsafe") / n
-    variance = np.maximum(second - first**2, 0)
-    mean = first / 255
-    std = np.sqrt(variance) / 255
-    return tuple(mean.tolist()), tuple(std.tolist())

@@ -1,4 +1,4 @@
-"""Data that are drawn together with their clients, and the law that deals them."""
+"""Drawn: data made together with their clients, and the law that deals them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import numpy as np
 
 from .. import checks
 from ..partition import Partition, match_test, mixed
-from .catalogue import PUBLISHED, call_in, check_name
+from .catalogue import call_in, check_name
 from .dataset import Dataset
-from .official import load_official
-from .photographs import published
+from .photographs import load_found
 
 
 def regression(
@@ -334,12 +333,10 @@ def _seen_as(x: np.ndarray, kind: str, blur: float) -> np.ndarray:
 
 def _images(owner: str, base: str) -> Dataset:
     """The named data set, which must be one of images."""
-    kind = base.partition("(")[0]
-    if kind in PUBLISHED:
-        return published(base)
-    if kind in GENERATORS:
+    check_name(owner, base)
+    if base.partition("(")[0] in GENERATORS:
         raise ValueError(f"{owner}(base={base!r}): need a data set of images")
-    return load_official(base)
+    return load_found(base)
 
 
 def _equal_clients(

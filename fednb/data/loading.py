@@ -1,4 +1,4 @@
-"""Any data set by its name."""
+"""Loading: any data set by its name."""
 
 from __future__ import annotations
 
@@ -7,29 +7,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import checks
 from ..partition import Partition, match_test
-from .catalogue import PUBLISHED, check_name
+from .catalogue import check_name
 from .dataset import Dataset
 from .drawn import GENERATORS, generate
-from .official import FOLDER, load_official
-from .photographs import published
+from .photographs import load_found
 
 
 def load(name: str, root: str | os.PathLike | None = None) -> Dataset:
     """Load a data set by name.
 
-    It comes from `root` or `$FEDNB_DATA`, the cache, or the network (see the module).
+    It comes from `root` or `$FEDNB_DATA`, the cache, or the network (see `fednb.data`).
     The last few sets stay in memory, so that loading again is free; their arrays are
     read-only for that reason.
     """
     check_name("load", name)
-    checks.argument("load", "root", root, FOLDER)
     if name.partition("(")[0] in GENERATORS:
         return generate(name)[0]
-    if name.partition("(")[0] in PUBLISHED:
-        return published(name, root)
-    return load_official(name, root)
+    return load_found(name, root)
 
 
 def with_official_tests(

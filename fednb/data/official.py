@@ -1,4 +1,4 @@
-"""Named data sets from an npz, from the cache, or by a download."""
+"""Official: named data sets from an npz, from the cache, or by a download."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,14 +20,11 @@ import numpy as np
 from .. import checks
 from ..models import torchvision
 from .catalogue import FINGERPRINTS, OFFICIAL, PARTS, SHA256, names
-from .dataset import Dataset, content_fingerprint, fewer_or_more, moments
+from .dataset import Dataset, compute_fingerprint
 
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 LARGEST_FILE = 2**31  # bytes; no npz of these sets comes near it
 WORTH_SHARING = 2**24  # bytes of pixels from which on processes share a mapped file
-FOLDER = checks.optional(
-    checks.Rule(lambda value: isinstance(value, str | os.PathLike), "a folder")
-)
 
 
 def load_official(name: str, root: str | os.PathLike | None = None) -> Dataset:
@@ -70,12 +67,22 @@ def at_hand() -> list[str]:
     return ["digits", *found]
 
 
+FOLDER = checks.optional(
+    checks.Rule(lambda value: isinstance(value, str | os.PathLike), "a folder")
+)
+
+
 def data_folder(root: str | os.PathLike | None) -> Path | None:
     """Return `root`, else the folder that FEDNB_DATA names, else None."""
     folder = root or os.environ.get("FEDNB_DATA")
     if not folder:
         return None
     return Path(folder).expanduser()
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloads and of mapped pixels."""
+    return Path(os.environ.get("FEDNB_CACHE") or "~/.cache/fednb").expanduser()
 
 
 def _files(name: str) -> list[str]:
@@ -249,7 +256,7 @@ def _notes_of_file(name: str, path: Path, train: int, test: int) -> list[str]:
 def _missing(name: str, train: int, test: int) -> list[str]:
     """Say what so many training and test images lack of the official set."""
     official = OFFICIAL[name]
-    notes = fewer_or_more((train, test), (official.train, official.test))
+    notes = counts_in_words((train, test), (official.train, official.test))
     if official.note:
         notes.insert(0, official.note)
     return notes
@@ -273,7 +280,7 @@ def _shared(path: Path, unpack: Callable[[], Dataset], check: str) -> Dataset:
             dataset = _map(path, check)  # another process may have written it
             if dataset is None:
                 made = unpack()
-                if content_fingerprint(made) != check:  # moments rounded in another way
+                if compute_fingerprint(made) != check:  # moments rounded in another way
                     return made
                 _write_mapped(path, made)
                 dataset = _map(path, check)
@@ -292,7 +299,7 @@ def _map(path: Path, check: str) -> Dataset | None:
         y = np.array(facts.pop("y"), dtype=np.int64)
         y.setflags(write=False)
         dataset = Dataset(x=x, y=y, **facts)
-        if content_fingerprint(dataset) == check:
+        if compute_fingerprint(dataset) == check:
             return dataset
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         pass
@@ -329,7 +336,7 @@ def _from_package(name: str, cache: Path) -> Dataset:
     dataset = _dataset(name, official.classes, *arrays)
     if dataset.x.nbytes >= WORTH_SHARING:
         file = f"{name}_{dataset.sha256[:16]}.npy"
-        check = content_fingerprint(dataset)
+        check = compute_fingerprint(dataset)
         dataset = _shared(cache / "pixels" / file, lambda: dataset, check)
     notes = _missing(name, train=len(arrays[0]), test=len(arrays[2]))
     verifiable = official.arrays or official.checked
@@ -367,7 +374,9 @@ def _unlike_official(dataset: Dataset) -> str:
     official = OFFICIAL[dataset.name]
     y_train = dataset.y[: dataset.n_train]
     y_test = dataset.y[dataset.n_train :]
-    short = fewer_or_more((len(y_train), len(y_test)), (official.train, official.test))
+    short = counts_in_words(
+        (len(y_train), len(y_test)), (official.train, official.test)
+    )
     if short:
         return ", ".join(short)
     for kind, y in (("training", y_train), ("test", y_test)):
@@ -377,11 +386,6 @@ def _unlike_official(dataset: Dataset) -> str:
     if official.arrays and dataset.sha256 != official.arrays:
         return f"the arrays have sha256 {dataset.sha256}, expected {official.arrays}"
     return ""
-
-
-def cache_folder() -> Path:
-    """Return the folder of downloads and of mapped pixels."""
-    return Path(os.environ.get("FEDNB_CACHE") or "~/.cache/fednb").expanduser()
 
 
 def _dataset(
@@ -434,3 +438,26 @@ def _check_form(
             f"{name}: {images.dtype} images {shape} with {labels.dtype} labels "
             f"{labels.shape}; need uint8 (N, H, W) or (N, H, W, 3) with N integers"
         )
+
+
+def counts_in_words(have: Iterable[int], full: Iterable[int]) -> list[str]:
+    """Say whether training and test images are fewer, or more, than the official."""
+    notes = []
+    for n, official, kind in zip(have, full, ("training", "test"), strict=True):
+        if n != official:
+            notes.append(f"{n:,} of {official:,} {kind} images")
+    return notes
+
+
+def moments(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of (N, C, H, W) uint8.
+
+    In units of [0, 1], by exact sums of integers.
+    """
+    n = x.size / x.shape[1]
+    first = x.sum(axis=(0, 2, 3), dtype=np.uint64) / n
+    second = np.einsum("nchw,nchw->c", x, x, dtype=np.uint64, casting="unsafe") / n
+    variance = np.maximum(second - first**2, 0)
+    mean = first / 255
+    std = np.sqrt(variance) / 255
+    return tuple(mean.tolist()), tuple(std.tolist())

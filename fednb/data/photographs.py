@@ -1,4 +1,4 @@
-"""Federations of users and their photographs, from published lists."""
+"""Photographs: federations of users and their images, from published lists."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ import torch
 from .. import checks
 from ..partition import Partition, by_user
 from .catalogue import PUBLISHED, SIDE, call_in, check_name
-from .dataset import Dataset, fewer_or_more, moments
-from .official import FOLDER, cache_folder, data_folder
+from .dataset import Dataset
+from .official import (
+    FOLDER,
+    cache_folder,
+    counts_in_words,
+    data_folder,
+    load_official,
+    moments,
+)
 
 
 class Lists(NamedTuple):
@@ -28,6 +35,15 @@ class Lists(NamedTuple):
     y: np.ndarray  # (N,)
     users: np.ndarray  # (n_train,) numbered as they appear
     key: str  # the lists' fingerprint
+
+
+def load_found(name: str, root: str | os.PathLike | None = None) -> Dataset:
+    """Load a data set that is found rather than drawn: official, or photographs."""
+    check_name("load", name)
+    checks.argument("load", "root", root, FOLDER)
+    if name.partition("(")[0] in PUBLISHED:
+        return published(name, root)
+    return load_official(name, root)
 
 
 def published(name: str, root: str | os.PathLike | None = None) -> Dataset:
@@ -160,7 +176,7 @@ def _from_images(
         _draw_up(path, train.parent / "images", official.source, lists, side)
     x, facts = _mapped(path, (len(lists.ids), 3, side, side))
     notes = [f"images cut to {side} x {side}"]
-    notes += fewer_or_more((n_train, n_test), (official.train, official.test))
+    notes += counts_in_words((n_train, n_test), (official.train, official.test))
     return Dataset(
         name=f"{kind}(side={side})",
         x=x,

@@ -56,3 +56,10 @@ def write_verdicts(paper: str, claims: Iterable[Claim]) -> dict[str, int]:
 def as_text(labels: Tensor | np.ndarray) -> str:
     """Labels (K,) below 36 as a text with a character for each client."""
     return "".join(DIGITS[label] for label in labels.tolist())
+
+
+def number_table(heads: list[str], rows: list[list[str]], caption: str) -> tables.Table:
+    """A small table of numbers, with a caption; long heads take several lines."""
+    table = tables.words(heads, rows, caption, kind="numbers")
+    heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
+    return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)

@@ -3,7 +3,7 @@
 | module | what |
 |---|---|
 | `claims` | its claims, judged on the records |
-| `figures` | its pictures |
+| `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...federation import Federation
 
 
-# --- live runs ------------------------------------------------------------------------
+# --- what is computed for the page ----------------------------------------------------
 
 
 def grouped(
@@ -311,7 +311,7 @@ def forest(
     log: bool = False,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """Mean and interval of each row, a panel for each frame of `differences`.
+    """Mean and interval of each row, a panel for each frame of `outcomes.differences`.
 
     A dark square has an interval that excludes the line, a grey circle one that
     contains it. What lies beyond ``limits`` is cut off, with an arrow and its mean.

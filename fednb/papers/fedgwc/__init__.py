@@ -4,7 +4,7 @@
 |---|---|
 | `claims` | what the paper says, judged |
 | `controls` | FedGWC's rules side by side, and controls that fork from it |
-| `figures` | its pictures |
+| `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |

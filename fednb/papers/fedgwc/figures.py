@@ -22,14 +22,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-SETTINGS = {  # of the watched runs -> heads of the ingredient table
-    "α = 0.5": "CIFAR-100,\nfew classes",
-    "α = 0.05": "CIFAR-10,\n1–2 classes",
-    "(40, 30, 30)": "CIFAR-10,\n3 levels",
-    "(100, 0, 0)": "CIFAR-10,\nhomogeneous",
-    "clean, noise, blur": "CIFAR-10,\n3 domains",
-}
-LOOKED_SPOKEN = {  # its settings, where a name alone would leave something out
+# settings of `outcomes.LOOKED`, where a name alone would leave something out
+LOOKED_SPOKEN = {
     "noise anew, σ = 1": "half clean, half with noise, σ = 1, drawn anew",
     "noise anew, σ = 3": "half clean, half with noise, σ = 3, drawn anew",
     "noise, σ = 1": "half clean, half with noise, σ = 1, drawn once",
@@ -64,7 +58,7 @@ def how_it_works() -> Figure:
         (4.5, 3.9, "reward ω: near 1 for\nlosses near the mean", server),
         (4.5, 2.8, "matrix P: mean reward\nof k in j's company", server),
         (4.5, 1.7, "affinity W: like rows\nof P are close", server),
-        (4.5, 0.6, "split: cut W into\n2 … n, if well apart", server),
+        (4.5, 0.6, "split: cut W into\n2 … n_max, if well apart", server),
     ]
     for x, y, words, colour in boxes:
         look = {"boxstyle": "round,pad=0.4", "fc": "white", "ec": colour, "lw": 1.6}
@@ -140,30 +134,6 @@ def _annotated(ax: Axes, cells: DataFrame, plain: Sequence[str]) -> None:
     ax.tick_params(length=0)
 
 
-def played_looks() -> DataFrame:
-    """The same columns, of plays with drawn losses: three levels, no training.
-
-    40 clients with mean losses 0, 0.5 and 1.5, 5 sampled in a round, 1,800 rounds; each
-    rule stops at its first split.
-    """
-    import pandas as pd
-
-    sizes = outcomes.LEVEL_SIZES["levels"]
-    level = np.repeat([0.0, 0.5, 1.5], sizes)
-    lines = []
-    for name, rule in lookers(5, epsilons=(6e-5,)).items():
-        past = theory.play(rule, level, 5, 1800, again=True, seed=3)
-        found = past.labels.numpy()
-        rand = metrics.rand_index(level, found)
-        last = [past.first, int(found.max()) + 1, round(rand, 3)]
-        seen = [[t, 1, 0.0] for t in past.looks if t != past.first]
-        if past.first:
-            seen.append(last)
-        line = {"setting": "levels, drawn losses", "seed": 3, "rule": name}
-        lines.append(line | {"looks": seen, "split": past.first, "rand": rand})
-    return pd.DataFrame(lines)
-
-
 def draw_looks(runs: DataFrame) -> Figure:
     """When each rule looks in vain (rings), when it splits (dots), and what it finds.
 
@@ -224,7 +194,10 @@ def apart(rounds: Sequence[int], least: int = 20) -> list[int]:
 
 
 def first_splits(runs: DataFrame) -> str:
-    """How many runs of a rule split, and the mean Rand index of their first splits."""
+    """How many runs of a rule split, and the mean Rand index of their first splits.
+
+    A run without a split counts as one big cluster.
+    """
     made = runs[runs["split"] > 0]
     if len(runs) == 1 and len(made) == 0:
         return "no split"
@@ -233,8 +206,8 @@ def first_splits(runs: DataFrame) -> str:
         words = f"{first[1]} clusters"
     else:
         words = f"{len(made)} of {len(runs)} split"
-    if made["rand"].notna().any():
-        words += f", Rand {made['rand'].mean():.2f}"
+    if len(made) and made["rand"].notna().any():
+        words += f", Rand {runs['rand'].mean():.2f}"
     return words
 
 
@@ -289,36 +262,106 @@ def long_curves() -> Figure:
         "IFCA",
         "LocalOnly",
     )
-    return mean_courses({row: runs[row] for row in rows if row in runs})
+    return draw_courses({row: runs[row] for row in rows if row in runs})
 
 
-def larger_curves(table: str) -> Figure:
-    """The same for one of the larger tables, whole seeds only."""
-    return mean_courses(outcomes.own_courses(table))
+def larger_curves(table: str) -> Figure | None:
+    """The same for one of the larger tables, whole seeds only; None if it has none."""
+    runs = outcomes.own_courses(table)
+    if not runs:
+        return None
+    return draw_courses(runs)
 
 
-def mean_courses(runs: Mapping[str, Sequence[DataFrame]]) -> Figure:
+def draw_courses(runs: Mapping[str, Sequence[DataFrame]]) -> Figure:
     """Balanced accuracy over client updates, a line for each row: its seeds' mean.
 
-    A band is one standard deviation to each side. A row of which no seed has several
-    clusters is FedAvg, and shares its line.
+    A band is one standard deviation to each side. Rows in which nothing was split, and
+    whose numbers are FedAvg's, share its line.
     """
     from matplotlib.figure import Figure as Canvas
 
     from ...plots import curves, style
 
     style()
+    plain = runs["no clusters"]
     lines = {}
-    one_model = []  # names of rows that are FedAvg
+    same = []  # names of rows that are FedAvg
     for row, seeds in runs.items():
         name = outcomes.NAMES.get(row, row)
-        if any((run["clusters"] > 1).any() for run in seeds):
-            lines[name] = seeds
+        split = any((run["clusters"] > 1).any() for run in seeds)
+        if not split and all(map(outcomes.agree, seeds, plain)):
+            same.append(name)
         else:
-            one_model.append(name)
-    lines = {" = ".join(one_model): runs["no clusters"]} | lines
+            lines[name] = seeds
     fig = Canvas(figsize=(7.6, 3.5))
-    curves(lines, outcomes.VALUE, x="client_updates", ax=fig.add_subplot())
+    curves(
+        {" =\n".join(same): plain} | lines,
+        outcomes.VALUE,
+        x="client_updates",
+        ax=fig.add_subplot(),
+    )
+    return fig
+
+
+def matrices_at_first_look(*settings: str) -> Figure:
+    """Figures 5 to 8: P, W and the plane of W's eigenvectors, a line per setting.
+
+    They are those of the corrected rule's first look, in the stored runs of seed 0.
+    Lines and colours are the hidden groups, or where there are none what was found.
+    """
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import style
+
+    style()
+    fig = Canvas(figsize=(10.4, 3.3 * len(settings)))
+    axes = fig.subplots(len(settings), 3, squeeze=False)
+    runs = outcomes.watched_runs()
+    for line, setting in zip(axes, settings, strict=True):
+        truth = outcomes.HIDDEN_SIZES[setting]
+        final = runs[setting]
+        classes = (np.array(final["counts"]) > 0).sum(1)
+        labels = np.array(final["found"][0])
+        clusters = int(labels.max()) + 1
+        if truth is not None:
+            labels = np.repeat(range(len(truth)), truth)
+        draw_look(line, torch.tensor(final["P"]), 0.5, labels, classes)
+        line[0].set_title(f"{outcomes.WATCHED_SPOKEN[setting]}: P")
+        line[1].set_title("W")
+        colour = "hidden group" if truth is not None else "cluster found"
+        found = f"{clusters} cluster{'s' * (clusters > 1)} found"
+        line[2].set_title(f"{found}\n(colour: {colour})")
+    return fig
+
+
+def mse_of_watched(setting: str = "α = 0.05") -> Figure:
+    """Figure 4: the MSE that each version watches, recorded in training; first seed."""
+    from matplotlib.figure import Figure as Canvas
+
+    from ...plots import COLOURS, style
+
+    style()
+    records = tables.by_key(common.results("fedgwc") / "rules.json")
+    task = next(t for t in TABLES["rules"]("laptop") if t.tags["setting"] == setting)
+    curves = records[task.key]["metrics"]["curves"]
+    names = list(outcomes.watched_rules())
+    fig = Canvas(figsize=(7.4, 3.1))
+    ax = fig.add_subplot()
+    colours = {  # as in `mse_curves`
+        "as printed, ε = 1e-5": COLOURS[0],
+        "as released, ε = 1e-5": COLOURS[2],
+        "corrected": COLOURS[3],
+    }
+    for name, colour in colours.items():
+        mse = curves[f"mse_{names.index(name)}"]
+        short = name.split(",")[0]
+        ax.semilogy(curves["round"], mse, "o-", ms=3, color=colour, label=short)
+    ax.axhline(1e-5, color="0.5", linestyle=":")
+    ax.axhline(2e-3, color="0.5", linestyle="--")
+    ax.set(xlabel="round", ylabel="MSE")
+    ax.set_title("CIFAR-10, α = 0.05. Dotted: the paper's ε; dashed: ours")
+    ax.legend()
     return fig
 
 
@@ -347,69 +390,6 @@ def draw_chance(cases: dict[str, outcomes.Tested]) -> Figure:
     return fig
 
 
-LOOKED_AT = {  # setting -> what the lines part: the truth, or what was found
-    "α = 0.05": None,
-    "(40, 30, 30)": (12, 9, 9),
-    "(100, 0, 0)": None,
-    "clean, noise, blur": (12, 9, 9),
-}
-
-
-def matrices_at_first_look(*settings: str) -> Figure:
-    """Figures 5 to 8: P, W and the plane of W's eigenvectors, a line per setting.
-
-    They are those of the corrected rule's first look, in the stored runs of seed 0.
-    Lines and colours are the hidden groups, or where there are none what was found.
-    """
-    from matplotlib.figure import Figure as Canvas
-
-    from ...plots import style
-
-    style()
-    fig = Canvas(figsize=(10.4, 3.3 * len(settings)))
-    axes = fig.subplots(len(settings), 3, squeeze=False)
-    runs = outcomes.watched_runs()
-    for line, setting in zip(axes, settings, strict=True):
-        truth = LOOKED_AT[setting]
-        final = runs[setting]
-        classes = (np.array(final["counts"]) > 0).sum(1)
-        labels = np.array(final["found"][0])
-        clusters = int(labels.max()) + 1
-        if truth is not None:
-            labels = np.repeat(range(len(truth)), truth)
-        draw_look(line, torch.tensor(final["P"]), 0.5, labels, classes)
-        line[0].set_title(f"{outcomes.WATCHED_SPOKEN[setting]}: P")
-        line[1].set_title("W")
-        colour = "hidden group" if truth is not None else "cluster found"
-        found = f"{clusters} cluster{'s' * (clusters > 1)} found"
-        line[2].set_title(f"{found}\n(colour: {colour})")
-    return fig
-
-
-def mse_of_watched(setting: str = "α = 0.05") -> Figure:
-    """Figure 4: the MSE that each version watches, recorded in training; first seed."""
-    from matplotlib.figure import Figure as Canvas
-
-    from ...plots import style
-
-    style()
-    records = tables.by_key(common.results("fedgwc") / "rules.json")
-    task = next(t for t in TABLES["rules"]("laptop") if t.tags["setting"] == setting)
-    curves = records[task.key]["metrics"]["curves"]
-    names = list(outcomes.watched_rules())
-    fig = Canvas(figsize=(7.4, 3.1))
-    ax = fig.add_subplot()
-    for name in ("as printed, ε = 1e-5", "as released, ε = 1e-5", "corrected"):
-        mse = curves[f"mse_{names.index(name)}"]
-        ax.semilogy(curves["round"], mse, "o-", ms=3, label=name.split(",")[0])
-    ax.axhline(1e-5, color="0.5", linestyle=":")
-    ax.axhline(2e-3, color="0.5", linestyle="--")
-    ax.set(xlabel="round", ylabel="MSE")
-    ax.set_title("CIFAR-10, α = 0.05. Dotted: the paper's ε; dashed: ours")
-    ax.legend()
-    return fig
-
-
 # --- a run that is watched live ---
 
 
@@ -421,7 +401,7 @@ def draw_look(axes: Any, P: Any, beta: float, groups: Any, names: Any) -> None:
     from ...plots import matrix, spokes
 
     W, plane = theory.pictured(P, beta)
-    matrix(P, groups, name="mean reward", ax=axes[0])
+    matrix(P, groups, name="share of a round's rewards", ax=axes[0])
     matrix(W, groups, name="affinity", ax=axes[1])
     spokes(plane, groups, names=names, ax=axes[2])
     heads = ("P: reward of k beside j", "W: how alike rows are", "clients in the plane")
@@ -529,7 +509,28 @@ def draw_splits(splits: Sequence[Split], beta: float, names: np.ndarray) -> Figu
 # --- plays ---
 
 
-NULL_WAYS = ("one look", "whole run", "all sampled")
+def played_looks() -> DataFrame:
+    """The columns of `outcomes.looks`, of plays with drawn losses: three levels.
+
+    40 clients with mean losses 0, 0.5 and 1.5, 5 sampled in a round, 1,800 rounds; each
+    rule stops at its first split.
+    """
+    import pandas as pd
+
+    sizes = outcomes.LEVEL_SIZES["levels"]
+    level = np.repeat([0.0, 0.5, 1.5], sizes)
+    lines = []
+    for name, rule in lookers(5, epsilons=(6e-5,)).items():
+        past = theory.play(rule, level, 5, 1800, again=True, seed=3)
+        found = past.labels.numpy()
+        rand = metrics.rand_index(level, found)
+        last = [past.first, int(found.max()) + 1, round(rand, 3)]
+        seen = [[t, 1, 0.0] for t in past.looks if t != past.first]
+        if past.first:
+            seen.append(last)
+        line = {"setting": "levels, drawn losses", "seed": 3, "rule": name}
+        lines.append(line | {"looks": seen, "split": past.first, "rand": rand})
+    return pd.DataFrame(lines)
 
 
 def null_map() -> Figure:
@@ -539,7 +540,7 @@ def null_map() -> Figure:
     from ...plots import style
 
     style()
-    ways = [way for way in NULL_WAYS if len(outcomes.null_splits(way))]
+    ways = [way for way in outcomes.NULL_WAYS if len(outcomes.null_splits(way))]
     fig = Canvas(figsize=(6.6, 2.3 * len(ways)))
     axes = fig.subplots(len(ways), 1, sharex=True)
     for ax, way in zip(axes, ways, strict=True):

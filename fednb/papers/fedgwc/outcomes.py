@@ -44,7 +44,7 @@ NAMES = {  # rows as the page calls them; a plain FedGWC() has a test of ours
     "no clusters": "FedAvg",
     "FedGWC": "FedGWC with our test",
     NO_TEST: "FedGWC without our test",
-    "Random members": "random members",
+    "Random members": "random members, with our test",
     REPLAYED: "random members, same splits",
 }
 ORDER = (
@@ -68,6 +68,13 @@ DOMAINS_SPOKEN = {  # of Tables 4 and 7, in per cent of the clients
     "(50, 50, 0)": "50 % clean, 50 % noise",
     "(50, 0, 50)": "50 % clean, 50 % blur",
     "(40, 30, 30)": "40 % clean, 30 % noise, 30 % blur",
+}
+SETTINGS = {  # of the watched runs -> heads of the ingredient table
+    "α = 0.5": "CIFAR-100,\nfew classes",
+    "α = 0.05": "CIFAR-10,\n1–2 classes",
+    "(40, 30, 30)": "CIFAR-10,\n3 levels",
+    "(100, 0, 0)": "CIFAR-10,\nhomogeneous",
+    "clean, noise, blur": "CIFAR-10,\n3 domains",
 }
 WATCHED_SPOKEN = {  # the watched runs in words
     "α = 0.5": "CIFAR-100, about five classes a client",
@@ -392,6 +399,12 @@ def level_at(run: DataFrame, limit: float, by: str = "client_updates") -> float:
     return float(inside[VALUE].tail(3).mean())
 
 
+def agree(run: DataFrame, other: DataFrame) -> bool:
+    """Whether two runs have the same balanced accuracies, as long as both go on."""
+    shared = min(len(run), len(other))
+    return run[VALUE][:shared].tolist() == other[VALUE][:shared].tolist()
+
+
 def untested_table() -> DataFrame | None:
     """Table 1's cell without our test, seed by seed; None if it is not yet run.
 
@@ -695,7 +708,7 @@ def recorded_first_looks() -> list[dict[str, Any]]:
 
 
 def stored_in_step(table: str) -> DataFrame:
-    """The same, with each metric taken within FedGWC's rounds: see `in_step`."""
+    """`stored`, with each metric taken within FedGWC's rounds: see `in_step`."""
     records = tables.by_key(common.results("fedgwc") / f"{table}.json")
     return in_step(stored(table), records, table=table)
 
@@ -1125,6 +1138,14 @@ def against_chance(P: Tensor, rule: FedGWC, sampled: int = 6) -> Tested:
     return Tested(score, np.array(drawn))
 
 
+HIDDEN_SIZES = {  # setting -> what the lines part: the truth, or what was found
+    "α = 0.05": None,
+    "(40, 30, 30)": (12, 9, 9),
+    "(100, 0, 0)": None,
+    "clean, noise, blur": (12, 9, 9),
+}
+
+
 def refused(*settings: str) -> DataFrame:
     """Which check let a cut pass, or refused it, at the first look of seed 0."""
     import pandas as pd
@@ -1194,7 +1215,10 @@ def bound_table() -> DataFrame:
     return shown.rename_axis(columns="equal clients")
 
 
-# --- plays ---
+# --- equal clients that were split ---
+
+
+NULL_WAYS = ("one look", "whole run", "all sampled")
 
 
 def null_splits(way: str = "one look") -> DataFrame:

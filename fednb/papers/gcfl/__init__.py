@@ -3,7 +3,7 @@
 | module | what |
 |---|---|
 | `claims` | what the paper says, judged |
-| `figures` | its pictures |
+| `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
 | `priors` | what a client's majority class alone gives |
 | `tasks` | the runs behind its tables |

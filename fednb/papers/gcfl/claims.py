@@ -56,6 +56,7 @@ from ...claims import (
     left_open,
     mean_of,
 )
+from .. import common
 from . import outcomes, priors
 from .tasks import CATEGORY, GROUPS, TWENTY
 
@@ -1439,7 +1440,7 @@ def beside_oracle() -> tables.Table:
             name = claim.statement.replace(f", {EQUAL}", "")
             rows.append([f"{name} ({claim.unit})", paper, *cells])
     heads = ["", "paper", "true groups", "GCFL"]
-    return outcomes.number_table(
+    return common.number_table(
         heads,
         rows,
         "What our runs could have shown: the effect of GCFL, and of the true groups in "

@@ -128,7 +128,7 @@ def table2_leads(steps: int = 25) -> Figure:
 
 
 def nearer_leads() -> Figure:
-    """The same with more data; call it only if `nearer` has runs."""
+    """The same with more data; call it only if `outcomes.nearer` has runs."""
     runs = outcomes.nearer()
     assert runs is not None
     without = [name for name, (_, row) in outcomes.OVER_ZETA.items() if row != "GCFL"]

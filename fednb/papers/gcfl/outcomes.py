@@ -421,13 +421,6 @@ def _joined(*names: str) -> DataFrame:
 # --- tables ---------------------------------------------------------------------------
 
 
-def number_table(heads: list[str], rows: list[list[str]], caption: str) -> tables.Table:
-    """A small table of numbers, with a caption; long heads take several lines."""
-    table = tables.words(heads, rows, caption, kind="numbers")
-    heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
-    return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
-
-
 def board(runs: DataFrame, caption: str) -> tables.Table:
     """What each row reaches and what it costs, means over all runs, best first."""
     runs = priors.beside(runs)
@@ -449,7 +442,7 @@ def board(runs: DataFrame, caption: str) -> tables.Table:
     caption += "over all rounds after the first quarter; MB: models sent, in megabytes."
     if set(means.index) & set(NOT_QUITE):
         caption += f" {STAR}"
-    return number_table(heads, rows, caption)
+    return common.number_table(heads, rows, caption)
 
 
 def twenty_tables() -> list[tables.Table]:
@@ -532,7 +525,7 @@ def falls_table() -> tables.Table:
     heads += [f"{name}, {who}" for name in NAMES.values() for who in ("paper", "ours")]
     words = "Points of accuracy lost from the small to the large scale, Non-IID; the "
     words += f"paper has 50 participants a round at both, we have 20 and 6. {STAR}"
-    return number_table(heads, rows, words)
+    return common.number_table(heads, rows, words)
 
 
 def completions() -> tables.Table:
@@ -547,7 +540,7 @@ def completions() -> tables.Table:
         rows.append(line)
     words = "Accuracy / balanced accuracy in %, and clusters, under Non-IID; "
     words += f"{AS_SMALL[5]}, three seeds."
-    return number_table(["", *NAMES.values(), "clusters"], rows, words)
+    return common.number_table(["", *NAMES.values(), "clusters"], rows, words)
 
 
 def _both_accuracies(runs: DataFrame) -> str:
@@ -576,7 +569,7 @@ def other_laws() -> tables.Table:
         rows.append([f"{NAMES[dataset]}, {setting}", *cells, f"{count:.1f}"])
     words = "Accuracy / balanced accuracy in %, and how many clusters GCFL forms; "
     words += f"{AS_SMALL[5]}, three seeds."
-    return number_table(["", *listed, "GCFL's clusters"], rows, words)
+    return common.number_table(["", *listed, "GCFL's clusters"], rows, words)
 
 
 def nearer_clusters() -> tables.Table:
@@ -598,7 +591,7 @@ def nearer_clusters() -> tables.Table:
         rows.append([f"paper, {words}", *cells])
     heads = [f"{NAMES[dataset]}, {setting}" for dataset, setting in ours.columns]
     words = f"Clusters, means over rounds and {runs['seed'].nunique()} seeds"
-    return number_table(["", *heads], rows, f"{words}; {AS_NEARER}.")
+    return common.number_table(["", *heads], rows, f"{words}; {AS_NEARER}.")
 
 
 def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
@@ -614,7 +607,9 @@ def live_table(runs: Mapping[tuple[str, str], DataFrame]) -> tables.Table:
             line.append(" / ".join(cells))
         rows.append(line)
     words = "Accuracy / number of clusters / flicker, means over the second half of the"
-    return number_table(["", *settings], rows, f"{words} rounds; digits, one run each.")
+    return common.number_table(
+        ["", *settings], rows, f"{words} rounds; digits, one run each."
+    )
 
 
 def restless_table() -> tables.Table:
@@ -631,7 +626,7 @@ def restless_table() -> tables.Table:
         rows.append([shown(row), *cells])
     heads = ["", "12 rounds of five epochs", "20 rounds of one epoch"]
     words = "Share of the rounds of the second half in which a method's clusters change"
-    return number_table(
+    return common.number_table(
         heads, rows, f"{words}; means over cells and three seeds. {STAR}"
     )
 
@@ -653,7 +648,9 @@ def inside_and_across() -> tables.Table:
         rows.append([setting, f"{inside:.2f}", f"{across:.2f}", kept])
     heads = ["", "largest Δ within a cluster", "smallest across", "ξ exist?"]
     words = "The digits after one round. Δ: half the sum of all differences of two "
-    return number_table(heads, rows, f"{words}clients' label shares; 1 is disjoint.")
+    return common.number_table(
+        heads, rows, f"{words}clients' label shares; 1 is disjoint."
+    )
 
 
 # --- effects that pictures show -------------------------------------------------------
@@ -663,7 +660,10 @@ Lines = Mapping[str, tuple[Interval, float | None]]  # a row: our effect, the pa
 
 
 def clearly_ahead(steps: int = 25) -> list[str]:
-    """Rows whose lead over GCFL has an interval above zero, in a panel of these."""
+    """Rows that are clearly ahead of GCFL in a panel of `figures.table2_leads`.
+
+    The whole interval of their lead is above zero.
+    """
     panels = panels_by_setting(without_parts(unlike(small_scale(steps))))
     lines = [line for lines in panels.values() for line in lines.items()]
     return [row for row, (lead, _) in lines if lead.high < 0]
@@ -746,7 +746,7 @@ def printed_worth(row: str, value: str) -> float | None:
 
 
 def worth_tables() -> list[tables.Table]:
-    """The numbers of `parts_over_zeta`, a table for each measure."""
+    """The numbers of `figures.parts_over_zeta`, a table for each measure."""
     runs = crossed()
     zetas = sorted(runs["zeta"].unique())
     heads = ["", "paper", *(f"ζ = {zeta:g}" for zeta in zetas)]
@@ -761,7 +761,7 @@ def worth_tables() -> list[tables.Table]:
             cells += [_with_ends(found.get(zeta)) for zeta in zetas]
             rows.append([name, *cells])
         measure = words.replace("\n", " in ").replace(",", "").capitalize()
-        out.append(number_table(heads, rows, f"{measure}: {caption}"))
+        out.append(common.number_table(heads, rows, f"{measure}: {caption}"))
     return out
 
 

@@ -6,7 +6,7 @@
 | `arms` | several methods in step |
 | `claims` | what the paper says, judged |
 | `explain` | saliency maps and their curves |
-| `figures` | its pictures |
+| `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |

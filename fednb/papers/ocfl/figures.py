@@ -268,8 +268,8 @@ def _panels(least: int, **kwargs: Any) -> tuple[Figure, np.ndarray]:
 def splits_in_any_round(scales: dict[str, DataFrame], rows: Sequence[str]) -> Figure:
     """Mean ARI of each clusterer by the round of the split, a panel for each scale.
 
-    ``scales`` has the runs of `every_round` under the name of their scale. A triangle
-    marks the median round of the trigger.
+    ``scales`` has the runs of `outcomes.every_round` under the name of their scale. A
+    triangle marks the median round of the trigger.
     """
     fig, axes = _figure(1, len(scales), 9, 3.2, sharey=True)
     for ax, (name, looks) in zip(axes, scales.items(), strict=True):
@@ -283,23 +283,6 @@ def splits_in_any_round(scales: dict[str, DataFrame], rows: Sequence[str]) -> Fi
     axes[0].set_ylabel("ARI")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     return fig
-
-
-def areas_by_mode(arms_: DataFrame, rows: Sequence[str], normalised: bool) -> DataFrame:
-    """Mean areas in the three modes of Algorithm 2, plain or normalised per image.
-
-    For the long runs, whose records have them; one cluster has no others.
-    """
-    marks = {"in": "", "out": "_out", "server": "_server"}
-    columns = {}
-    for kind in ("insertion", "deletion"):
-        for images, mark in marks.items():
-            column = f"{kind}{mark}"
-            if normalised:
-                column += "_normalised"
-            columns[column] = f"{kind}, {images}"
-    means = arms_.groupby("row")[[*columns]].mean().loc[list(rows)]
-    return means.rename(columns=columns).rename_axis("model")
 
 
 def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
@@ -332,7 +315,7 @@ def segments(frame: DataFrame, rows: Sequence[str]) -> Figure:
 def f1_over_rounds(courses: DataFrame, rows: Sequence[str]) -> Figure:
     """PF1 (full lines) and GF1 (dashed) of some methods over the rounds, by data set.
 
-    ``courses`` is that of `long_scores_over_rounds`.
+    ``courses`` is that of `outcomes.long_scores_over_rounds`.
     """
     from matplotlib.lines import Line2D
 

@@ -24,79 +24,9 @@ if TYPE_CHECKING:
     from ...sweeps import Task
 
 
-def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
-    """Mean ARI of each clusterer if the split is made in round 1, around the trigger,
-    or in the last round. Around the trigger: of the runs in which it fires.
-    """
-    import pandas as pd
-
-    found = looks[looks["row"].isin(rows)]
-    after = found["round"] - found["fires"]
-    places = {
-        "round 1": found["round"] == 1,
-        "before the trigger": after == -1,
-        "at the trigger": after == 0,
-        "after it": after == 1,
-        "last round": found["round"] == found["round"].max(),
-    }
-    means = {
-        name: found[at].groupby("row")["ari"].mean() for name, at in places.items()
-    }
-    return pd.DataFrame(means).loc[list(rows)].rename_axis("clusterer")
-
-
-def windows(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
-    """Section 6.3: what clusterers find at the trigger of a moving average.
-
-    ARI is 0 where it never fires.
-    """
-    import pandas as pd
-
-    run = [*SCENARIO, "seed"]
-    once = looks[looks["row"] == "OCFL-HDB"].groupby(run)["temperature"]
-    lines = {}
-    for window in (1, 2, 3, 4):
-        fire = once.agg(fires, window=window).rename("later")
-        hits = at_trigger(looks.join(fire, on=run), "later")
-        lines[window] = {
-            "runs that fire": f"{fire.notna().mean():.0%}",
-            "mean round": round(fire.mean(), 1),
-            **hits.groupby("row")["ari"].mean()[list(rows)],
-        }
-    return pd.DataFrame(lines).T.rename_axis("window w")
-
-
-# --- the archive beside our runs ---
-
-
-def beside(ours: DataFrame, theirs: DataFrame, caption: str) -> tables.Table:
-    """Table 1: the ARI of the archive at the end of a run and below it ours."""
-    return tables.beside(
-        ours,
-        theirs,
-        rows=["data", "row"],
-        columns=SCENARIO[1:],
-        value="ari",
-        caption=caption,
-        percent=False,
-        best=None,
-        theirs="archive",
-    )
-
-
-def captioned(frame: DataFrame, caption: str, digits: int = 2) -> tables.Table:
-    """A frame as a table of the page: a caption, its index as the first columns."""
-    flat = frame.reset_index()
-    rows = []
-    for line in flat.itertuples(index=False):
-        rows.append([_cell(value, digits) for value in line])
-    return tables.words([*map(str, flat.columns)], rows, caption, "numbers")
-
-
-def _cell(value: Any, digits: int) -> str:
-    if isinstance(value, float):
-        return "–" if np.isnan(value) else f"{value:z.{digits}f}"
-    return str(value)
+SCENARIO = ["data", "clients", "overlap", "balance"]
+# the data sets' own names, where records and archive have others
+SHOWN = {"CIFAR10": "CIFAR-10", "PATHMNIST": "PathMNIST", "BLOODMNIST": "BloodMNIST"}
 
 
 # --- the records as frames ---
@@ -232,11 +162,6 @@ def archived(runs: DataFrame) -> DataFrame:
 
 
 # --- what the chapter's pictures and claims stand on ---
-
-
-SCENARIO = ["data", "clients", "overlap", "balance"]
-# the data sets' own names, where records and archive have others
-SHOWN = {"CIFAR10": "CIFAR-10", "PATHMNIST": "PathMNIST", "BLOODMNIST": "BloodMNIST"}
 
 
 @cache
@@ -388,3 +313,95 @@ def _stored(
     folder = common.results("ocfl")
     frames = [reader(TABLES[name](profile), folder / f"{name}.json") for name in names]
     return pd.concat(frames, ignore_index=True).replace({"data": SHOWN})
+
+
+def areas_by_mode(arms_: DataFrame, rows: Sequence[str], normalised: bool) -> DataFrame:
+    """Mean areas in the three modes of Algorithm 2, plain or normalised per image.
+
+    For the long runs, whose records have them; one cluster has no others.
+    """
+    marks = {"in": "", "out": "_out", "server": "_server"}
+    columns = {}
+    for kind in ("insertion", "deletion"):
+        for images, mark in marks.items():
+            column = f"{kind}{mark}"
+            if normalised:
+                column += "_normalised"
+            columns[column] = f"{kind}, {images}"
+    means = arms_.groupby("row")[[*columns]].mean().loc[list(rows)]
+    return means.rename(columns=columns).rename_axis("model")
+
+
+# --- tables ---------------------------------------------------------------------------
+
+
+def by_place(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """Mean ARI of each clusterer if the split is made in round 1, around the trigger,
+    or in the last round. Around the trigger: of the runs in which it fires.
+    """
+    import pandas as pd
+
+    found = looks[looks["row"].isin(rows)]
+    after = found["round"] - found["fires"]
+    places = {
+        "round 1": found["round"] == 1,
+        "before the trigger": after == -1,
+        "at the trigger": after == 0,
+        "after it": after == 1,
+        "last round": found["round"] == found["round"].max(),
+    }
+    means = {
+        name: found[at].groupby("row")["ari"].mean() for name, at in places.items()
+    }
+    return pd.DataFrame(means).loc[list(rows)].rename_axis("clusterer")
+
+
+def windows(looks: DataFrame, rows: Sequence[str]) -> DataFrame:
+    """Section 6.3: what clusterers find at the trigger of a moving average.
+
+    ARI is 0 where it never fires.
+    """
+    import pandas as pd
+
+    run = [*SCENARIO, "seed"]
+    once = looks[looks["row"] == "OCFL-HDB"].groupby(run)["temperature"]
+    lines = {}
+    for window in (1, 2, 3, 4):
+        fire = once.agg(fires, window=window).rename("later")
+        hits = at_trigger(looks.join(fire, on=run), "later")
+        lines[window] = {
+            "runs that fire": f"{fire.notna().mean():.0%}",
+            "mean round": round(fire.mean(), 1),
+            **hits.groupby("row")["ari"].mean()[list(rows)],
+        }
+    return pd.DataFrame(lines).T.rename_axis("window w")
+
+
+def beside(ours: DataFrame, theirs: DataFrame, caption: str) -> tables.Table:
+    """Table 1: the ARI of the archive at the end of a run and below it ours."""
+    return tables.beside(
+        ours,
+        theirs,
+        rows=["data", "row"],
+        columns=SCENARIO[1:],
+        value="ari",
+        caption=caption,
+        percent=False,
+        best=None,
+        theirs="archive",
+    )
+
+
+def captioned(frame: DataFrame, caption: str, digits: int = 2) -> tables.Table:
+    """A frame as a table of the page: a caption, its index as the first columns."""
+    flat = frame.reset_index()
+    rows = []
+    for line in flat.itertuples(index=False):
+        rows.append([_cell(value, digits) for value in line])
+    return tables.words([*map(str, flat.columns)], rows, caption, "numbers")
+
+
+def _cell(value: Any, digits: int) -> str:
+    if isinstance(value, float):
+        return "–" if np.isnan(value) else f"{value:z.{digits}f}"
+    return str(value)

@@ -4,7 +4,7 @@
 |---|---|
 | `claims` | the paper's claims, judged on the records |
 | `deals` | which classes the tables' clients hold, and what these alone give |
-| `figures` | its pictures |
+| `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |

@@ -102,6 +102,12 @@ def snapshot(clusters: int, after: int, who: str) -> tuple[Figure, str]:
     return fig, f"{words}{torch.pdist(centres).min():.2f}, completeness {whole:.2f}"
 
 
+def neighbours(counts: np.ndarray, truth: np.ndarray) -> int:
+    """How many clients have their most similar one, by classes, in their own group."""
+    nearest = cosine(counts).fill_diagonal_(-1).argmax(1).numpy()
+    return int((truth[nearest] == truth).sum())
+
+
 # --- pictures -------------------------------------------------------------------------
 
 
@@ -196,12 +202,6 @@ def _class_map(counts: np.ndarray, groups: Any, ax: Any) -> None:
     bubbles = ax.collections[0]
     sizes = bubbles.get_sizes()
     bubbles.set_sizes(np.maximum(70 * sizes / sizes.max(), 4))  # points²
-
-
-def neighbours(counts: np.ndarray, truth: np.ndarray) -> int:
-    """How many clients have their most similar one, by classes, in their own group."""
-    nearest = cosine(counts).fill_diagonal_(-1).argmax(1).numpy()
-    return int((truth[nearest] == truth).sum())
 
 
 def before_and_after(frame: DataFrame, seed: int) -> Figure:
@@ -312,7 +312,7 @@ def table_dots(table: str, value: str = outcomes.ACCURACY) -> Figure:
 
 
 def draw_company() -> Figure:
-    """`company` as dots, those with the fewest classes first, and what is printed."""
+    """`outcomes.company` as dots, fewest classes first, and what is printed."""
     frame = outcomes.for_dots(outcomes.company())
     by_line = frame.groupby("line")["classes"].mean().sort_values(kind="stable")
     names = {line: f"{line} ({number:.1f})" for line, number in by_line.items()}

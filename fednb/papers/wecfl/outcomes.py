@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import tables
-from ..common import read, results
+from ..common import number_table, read, results
 from . import deals
 from .tasks import CURVES, SCALES, TABLES
 
@@ -302,14 +302,16 @@ def settled(course: DataFrame) -> int:
     return max([1, *changes(course)])
 
 
+def for_dots(frame: DataFrame) -> DataFrame:
+    """A frame with a name for each line and each panel of a dot plot."""
+    alone = [deals.MAJORITY, "FedAvg", "FedProx", "LocalOnly", "Oracle clusters"]
+    single = frame["row"].isin([*alone, *WITH_SAME_CLASSES])
+    line = frame["row"].where(single, frame["row"] + ", K = " + frame["K"].astype(str))
+    panel = frame["dataset"].map(DATASETS) + ", " + frame["setting"]
+    return frame.assign(line=line, panel=panel)
+
+
 # --- tables ---------------------------------------------------------------------------
-
-
-def number_table(heads: list[str], rows: list[list[str]], caption: str) -> tables.Table:
-    """A small table of numbers, with a caption; long heads take several lines."""
-    table = tables.words(heads, rows, caption, kind="numbers")
-    heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
-    return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
 
 
 def full_table(table: str, value: str) -> tables.Table:
@@ -770,6 +772,48 @@ def variants() -> tuple[tables.Table, list[str]]:
     return number_table(heads, rows, caption), clear
 
 
+def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
+    """Where a race ends: accuracy, macro-F1 and adjusted Rand index."""
+    names = {
+        "accuracy": "accuracy",
+        "macro_f1": "macro-F1 (true classes)",
+        "ari": "adjusted Rand index",
+    }
+    rows = []
+    for method, history in histories.items():
+        rows.append([method, *(f"{history.final[name]:.3f}" for name in names)])
+    caption = f"{deal}, after ten rounds on the digits; means over clients."
+    return number_table(["", *names.values()], rows, caption)
+
+
+def geometry_table(frame: DataFrame) -> tables.Table:
+    """Figure 4 and B of Eq. 5 in numbers, after the first and the last round."""
+    names = {
+        "cosine_centres": "cosine of centres",
+        "cosine_members": "cosine of members",
+        "to_centre": "client to centre",
+        "between": "least distance of centres",
+        "B": "B, worst cluster",
+    }
+    if made("steps"):
+        names["B_median"] = "B, median cluster"
+    rows = []
+    for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
+        for place in (0, -1):
+            ends = [course.iloc[place] for course in runs["course"]]
+            means = [np.mean([line[metric] for line in ends]) for metric in names]
+            head = f"{DATASETS.get(dataset, dataset)}, {row}, "
+            head += f"after round {ends[0]['round']}"
+            rows.append([head, *(f"{x:.3f}" for x in means)])
+    caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}. "
+    caption += f"B: {which_steps()}; the worst client of a cluster, on all samples of "
+    caption += "a client, with BatchNorm as in training. Cosines are means over all "
+    caption += "dense layers and all pairs; the paper speaks of every pair of one "
+    caption += "cluster. Its Figure 4 names no data set; in the released code its "
+    caption += "matrix has the size of the CIFAR-10 network's last layer."
+    return number_table(["", *names.values()], rows, caption)
+
+
 # --- what pictures show, in words -----------------------------------------------------
 
 
@@ -802,20 +846,6 @@ def torn_and_merged(frame: DataFrame) -> str:
     return f"{'; '.join(parts)}."
 
 
-def race_table(deal: str, histories: dict[str, Any]) -> tables.Table:
-    """Where a race ends: accuracy, macro-F1 and adjusted Rand index."""
-    names = {
-        "accuracy": "accuracy",
-        "macro_f1": "macro-F1 (true classes)",
-        "ari": "adjusted Rand index",
-    }
-    rows = []
-    for method, history in histories.items():
-        rows.append([method, *(f"{history.final[name]:.3f}" for name in names)])
-    caption = f"{deal}, after ten rounds on the digits; means over clients."
-    return number_table(["", *names.values()], rows, caption)
-
-
 def company_in_words() -> str:
     """What `company` shows, in a sentence; "" without runs."""
     frame = company()
@@ -829,17 +859,8 @@ def company_in_words() -> str:
     ).replace("-", "−")
 
 
-def for_dots(frame: DataFrame) -> DataFrame:
-    """A frame with a name for each line and each panel of a dot plot."""
-    alone = [deals.MAJORITY, "FedAvg", "FedProx", "LocalOnly", "Oracle clusters"]
-    single = frame["row"].isin([*alone, *WITH_SAME_CLASSES])
-    line = frame["row"].where(single, frame["row"] + ", K = " + frame["K"].astype(str))
-    panel = frame["dataset"].map(DATASETS) + ", " + frame["setting"]
-    return frame.assign(line=line, panel=panel)
-
-
 def colours_in_words(frame: DataFrame) -> str:
-    """What the colours of `snapshots` are, and how right the first clusters were."""
+    """What the colours of `figures.snapshots` are, and how right the first are."""
     words = "Colours are the clusters in which clients trained; round 1, before which "
     words += "there were none, is not shown."
     if made("steps"):
@@ -851,34 +872,6 @@ def colours_in_words(frame: DataFrame) -> str:
         f"{words} The clusters made of round 1, the fair witness, have an adjusted "
         f"Rand index of {first} (seeds {', '.join(map(str, ten['seed']))})."
     )
-
-
-def geometry_table(frame: DataFrame) -> tables.Table:
-    """Figure 4 and B of Eq. 5 in numbers, after the first and the last round."""
-    names = {
-        "cosine_centres": "cosine of centres",
-        "cosine_members": "cosine of members",
-        "to_centre": "client to centre",
-        "between": "least distance of centres",
-        "B": "B, worst cluster",
-    }
-    if made("steps"):
-        names["B_median"] = "B, median cluster"
-    rows = []
-    for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
-        for place in (0, -1):
-            ends = [course.iloc[place] for course in runs["course"]]
-            means = [np.mean([line[metric] for line in ends]) for metric in names]
-            head = f"{DATASETS.get(dataset, dataset)}, {row}, "
-            head += f"after round {ends[0]['round']}"
-            rows.append([head, *(f"{x:.3f}" for x in means)])
-    caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}. "
-    caption += f"B: {which_steps()}; the worst client of a cluster, on all samples of "
-    caption += "a client, with BatchNorm as in training. Cosines are means over all "
-    caption += "dense layers and all pairs; the paper speaks of every pair of one "
-    caption += "cluster. Its Figure 4 names no data set; in the released code its "
-    caption += "matrix has the size of the CIFAR-10 network's last layer."
-    return number_table(["", *names.values()], rows, caption)
 
 
 def b_in_words(frame: DataFrame) -> str:
