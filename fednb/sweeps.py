@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 
 from . import __version__, checks, data, engines, store
@@ -26,7 +27,7 @@ from .experiment import Measure, measure, run, silent
 from .federation import Federation
 from .history import History
 from .identity import describe, digest, revision
-from .partition import match_test
+from .partition import Partition, match_test
 from .training import Local
 
 # --- tasks --------------------------------------------------------------------------
@@ -137,19 +138,21 @@ class Task:
                 f"{dataset.name} has {dataset.n_train:,} training rows here, this run "
                 f"is about {self.train_rows:,}: point FEDNB_DATA at the right file"
             )
-        y = dataset.y[: dataset.n_train]
-        parts = self.partition(y, seed=self.seed)
-        if self.official:
-            y_test = dataset.y[dataset.n_train :]
-            parts = match_test(parts, y, y_test, seed=self.seed)
         return Federation(
             dataset,
-            parts,
+            self.deal(dataset.y[: dataset.n_train], dataset.y[dataset.n_train :]),
             self.model,
             local=self.local,
             seed=self.seed,
             **self.options,
         )
+
+    def deal(self, y: np.ndarray, y_test: np.ndarray) -> Partition:
+        """Who holds which samples, given the labels for training and the test ones."""
+        parts = self.partition(y, seed=self.seed)
+        if self.official:
+            parts = match_test(parts, y, y_test, seed=self.seed)
+        return parts
 
     def record(
         self,

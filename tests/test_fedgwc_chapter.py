@@ -1222,7 +1222,10 @@ def large_emnist(tmp_path, monkeypatch):
 def test_larger_runs_stand_beside_the_papers_table(large_emnist):
     table = fedgwc.outcomes.larger_runs()
     (name,) = set(table.index.get_level_values(0))
-    assert name.startswith("EMNIST, 400 clients") and len(table) == 8
+    assert name.startswith("EMNIST, 400 clients") and len(table) == 9
+    answers = table.loc[(name, "Majority class")]
+    assert (answers["balanced, ours"], answers["seeds"]) == ("93.3", "1")
+    assert answers["WAS, ours"] == "–"
     line = table.loc[(name, "IFCA (5)")]
     assert line["balanced, paper"] == "76.7" and line["balanced, ours"] == "70.0"
     assert (line["WAS, ours"], line["seeds"]) == ("–", "1")
@@ -1261,6 +1264,47 @@ def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
     assert released.printed == pytest.approx(0.1) and "fewer than" in released.reason
     ahead = (0.1 + 0.6 + 0.9) / 3 - (0.6 + 0.7 + 0.8) / 3  # up to 1,000 updates
     assert released.interval.mean == pytest.approx(100 * ahead)
+
+
+# --- the majority class ----------------------------------------------------------------
+
+
+def test_every_deal_has_its_majority_class():
+    for table in fedgwc.priors.DEALT:
+        made = fedgwc.priors.read(table)
+        wanted = fedgwc.priors.deals(table)
+        places = [(task.tags.get("setting", ""), task.seed) for task in wanted]
+        assert [*zip(made["setting"], made["seed"], strict=True)] == places
+        assert made["balanced_accuracy"].between(0, 1).all()
+    (record,) = fedgwc.priors.read("emnist").query("seed == 0").to_dict("records")
+    assert record["classes_held"] == pytest.approx(1.16)  # of 47
+
+
+def test_the_papers_own_deal_is_computed_without_its_data(monkeypatch):
+    monkeypatch.setattr(data, "load", None)  # would fail if called
+    task = fedgwc.priors.deals("cifar100")[1]
+    line = fedgwc.priors.deal("cifar100", task)
+    stored = fedgwc.priors.read("cifar100").query("seed == 1").to_dict("records")[0]
+    assert line == {name: stored[name] for name in line}
+
+
+def test_the_majority_class_stands_in_the_tables():
+    row = fedgwc.priors.ROW
+    long = fedgwc.outcomes.long_runs().loc[row]
+    answers = fedgwc.priors.read("longer")["balanced_accuracy"]
+    assert long["balanced"] == round(100 * answers.mean(), 1)
+    assert (long["clusters at the end"], long["client updates"]) == ("–", 0)
+    found = fedgwc.outcomes.found_groups().loc[row]
+    assert found["ARI, levels"] == "–" and found.iloc[-1] == 0
+    small = fedgwc.outcomes.emnist_table().loc[("–", row, "–")]
+    assert float(small["ours"]) > 90 and small["paper"] == "–"
+    paper = fedgwc.outcomes.majority_in_the_paper()
+    assert paper.loc["FEMNIST", "rows of Table 1, in print"] == "76 to 83"
+    claims = fedgwc.claims.against_majority()
+    assert len(claims) == 2 and all(claim.ours for claim in claims)
+    best = claims[0].interval.mean
+    rivals = fedgwc.outcomes.long_runs()["balanced"]
+    assert best <= rivals[["FeSEM (8)", "IFCA (8)"]].max() - long["balanced"] + 5
 
 
 # --- pictures of splits, and classes in clusters --------------------------------------

@@ -16,6 +16,7 @@ from fednb.experiment import run
 from fednb.identity import describe
 from fednb.methods import GCFL
 from fednb.papers import gcfl
+from fednb.papers.common import majority_scores
 from fednb.papers.gcfl.controls import ParticipantsOnly
 from fednb.papers.gcfl.theory import toy
 from fednb.similarity import attraction
@@ -487,7 +488,7 @@ def test_networks_of_the_profiles_fit_their_data():
 def test_the_majority_class_by_hand():
     train = np.array([[5, 1, 0], [0, 2, 3]])
     test = np.array([[3, 1, 0], [0, 2, 2]])
-    found = gcfl.priors.majority(train, test)
+    found = majority_scores(train, test)
     assert found["accuracy"] == pytest.approx((3 / 4 + 2 / 4) / 2)
     assert found["balanced_accuracy"] == pytest.approx(1 / 2)
     f1 = (2 * 3 / (4 + 3) / 2 + 2 * 2 / (4 + 2) / 2) / 2  # the other class has none

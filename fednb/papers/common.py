@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import partition, tables
+from .. import metrics, partition, tables
 from ..claims import Claim, tally, write
 from ..store import results
 
@@ -63,3 +63,24 @@ def number_table(heads: list[str], rows: list[list[str]], caption: str) -> table
     table = tables.words(heads, rows, caption, kind="numbers")
     heads_wrap = ".fednb-table.fednb-table-numbers th { white-space: normal; }"
     return tables.Table(f"<style>{heads_wrap}</style>{table.html}", table.text)
+
+
+# --- always answering a client's majority class ---------------------------------------
+
+
+def majority_scores(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Scores of always answering a client's most frequent training class.
+
+    Means over clients. ``train`` and ``test`` count a client's samples of each class,
+    (K, classes).
+    """
+    confusion = metrics.majority_confusion(train, test)
+    accuracy = metrics.accuracy(confusion)  # (K,)
+    union = metrics.macro_f1(confusion, over="union")
+    return {
+        "accuracy_weighted": metrics.average(accuracy, test.sum(1)),
+        "accuracy": metrics.average(accuracy),
+        "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
+        "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
+        "macro_f1_union": metrics.average(union),
+    }

@@ -6,12 +6,13 @@
 | `controls` | FedGWC's rules side by side, and controls that fork from it |
 | `figures` | its pictures, and small live runs |
 | `outcomes` | its records as frames and tables |
+| `priors` | what a client's majority class alone gives |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
-| `__main__` | writes the record of equal clients that are split |
+| `__main__` | writes the records that need no training |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, controls, figures, outcomes, tasks, theory
+from . import claims, controls, figures, outcomes, priors, tasks, theory
 
-__all__ = ["claims", "controls", "figures", "outcomes", "tasks", "theory"]
+__all__ = ["claims", "controls", "figures", "outcomes", "priors", "tasks", "theory"]

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import metrics, partition
+from ... import partition
 from ...sweeps import Task, commit
-from ..common import results
+from ..common import majority_scores, results
 from .tasks import TABLES
 
 if TYPE_CHECKING:
@@ -38,19 +38,6 @@ PLACE = ["dataset", "profile", "scale", "setting", "seed"]  # what makes a deal
 SCORES = ("accuracy", "balanced_accuracy", "macro_f1")
 
 
-def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
-    """Scores of always answering the majority class, means over clients.
-
-    ``train`` and ``test`` count a client's samples of each class, (K, classes).
-    """
-    confusion = metrics.majority_confusion(train, test)
-    return {
-        "accuracy": metrics.average(metrics.accuracy(confusion)),
-        "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
-        "macro_f1": metrics.average(metrics.macro_f1(confusion)),
-    }
-
-
 def unlikeness(train: np.ndarray) -> float:
     """How unlike two clients' label shares are, mean of all pairs: 0 alike, 1 disjoint.
 
@@ -65,7 +52,7 @@ def deal(task: Task) -> dict[str, Any]:
     """One deal of a table: its tags, and what its label shares alone give."""
     dataset = task.load()
     y = dataset.y[: dataset.n_train]
-    parts = task.partition(y, seed=task.seed)
+    parts = task.deal(y, dataset.y[dataset.n_train :])
     train = partition.class_counts(parts.train, y, dataset.classes)
     test = partition.class_counts(parts.test, y, dataset.classes)
     line: dict[str, Any] = {
@@ -76,7 +63,8 @@ def deal(task: Task) -> dict[str, Any]:
         "seed": task.seed,
         "unlikeness": unlikeness(train),
     }
-    line |= majority(train, test)
+    scores = majority_scores(train, test)
+    line |= {name: scores[name] for name in SCORES}
     return {k: round(v, 6) if isinstance(v, float) else v for k, v in line.items()}
 
 

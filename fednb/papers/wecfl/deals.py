@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import data, metrics, partition
+from ... import data, partition
 from ...sweeps import Task, commit
-from ..common import results
+from ..common import majority_scores, results
 from .tasks import SCALES, TABLES, TRAIN_ROWS, labels_in_some_order, law
 
 if TYPE_CHECKING:
@@ -96,30 +96,11 @@ def classes_per_model(counts: np.ndarray, labels: np.ndarray) -> float:
 # --- always answering the majority class ----------------------------------------------
 
 
-def majority(train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
-    """Scores of always answering a client's most frequent training class.
-
-    ``train`` and ``test`` count a client's samples of each class, (K, classes).
-    """
-    confusion = metrics.majority_confusion(train, test)
-    accuracy = metrics.accuracy(confusion)  # (K,)
-    union = metrics.macro_f1(confusion, over="union")
-    return {
-        "accuracy_weighted": metrics.average(accuracy, test.sum(1)),
-        "accuracy": metrics.average(accuracy),
-        "balanced_accuracy": metrics.average(metrics.balanced_accuracy(confusion)),
-        "macro_f1": metrics.average(metrics.macro_f1(confusion, over="true")),
-        "macro_f1_union": metrics.average(union),
-    }
-
-
 def dealt_counts(
     task: Task, y: np.ndarray, y_test: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Training and test samples of each client and class in a task's deal."""
-    parts = task.partition(y, seed=task.seed)
-    if task.official:
-        parts = partition.match_test(parts, y, y_test, seed=task.seed)
+    parts = task.deal(y, y_test)
     both = np.concatenate([y, y_test])
     return tuple(
         partition.class_counts(part, both, CLASSES)
@@ -150,7 +131,7 @@ def write_majority(path: str | Path) -> None:
                 y = dataset.y[: dataset.n_train]
                 y_test = dataset.y[dataset.n_train :]
             for task in _deals(profile, name):
-                scores = majority(*dealt_counts(task, y, y_test))
+                scores = majority_scores(*dealt_counts(task, y, y_test))
                 line = {
                     "profile": profile,
                     "dataset": name,
