@@ -1266,7 +1266,7 @@ def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
     assert released.interval.mean == pytest.approx(100 * ahead)
 
 
-# --- the majority class ----------------------------------------------------------------
+# --- the majority class ---------------------------------------------------------------
 
 
 def test_every_deal_has_its_majority_class():
@@ -1302,9 +1302,6 @@ def test_the_majority_class_stands_in_the_tables():
     assert paper.loc["FEMNIST", "rows of Table 1, in print"] == "76 to 83"
     claims = fedgwc.claims.against_majority()
     assert len(claims) == 2 and all(claim.ours for claim in claims)
-    best = claims[0].interval.mean
-    rivals = fedgwc.outcomes.long_runs()["balanced"]
-    assert best <= rivals[["FeSEM (8)", "IFCA (8)"]].max() - long["balanced"] + 5
 
 
 # --- pictures of splits, and classes in clusters --------------------------------------
