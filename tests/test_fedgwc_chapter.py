@@ -1251,8 +1251,9 @@ def test_only_rows_with_fedavgs_numbers_share_its_line(large_emnist):
 
 
 def test_the_page_takes_emnist_in_by_itself(large_emnist):
-    words, table = shown_by("outcomes.larger_runs()")
-    assert "split anew" in words and "beside the authors' released rule" in words
+    words, picture, heads, table = shown_by("outcomes.larger_runs()")
+    assert "split anew" in words and "beside the authors' released rule" in heads
+    assert len(picture.axes[0].lines) == 2
     assert set(table["seeds"]) == {"1"}
 
 

@@ -448,7 +448,7 @@ def split_tree(course: np.ndarray, names: np.ndarray) -> Figure:
     """Who is in which cluster over the rounds: each client a line, a split a fork.
 
     ``course`` (rounds, K) are clusters; ``names`` (K,) tell hidden kinds, by which
-    lines are coloured.
+    lines are coloured. Lines of other clusters may move, to make room.
     """
     from matplotlib.figure import Figure as Canvas
 
@@ -471,6 +471,12 @@ def split_tree(course: np.ndarray, names: np.ndarray) -> Figure:
         ax.plot(range(1, rounds + 1), place[:, k], color=colour, linewidth=1.2)
     for kind in kinds:
         ax.plot([], [], color=COLOURS[kinds.index(kind)], label=str(kind))
+    for t in range(1, rounds):
+        for c in np.unique(course[t - 1]):
+            members = course[t - 1] == c
+            if len(np.unique(course[t][members])) > 1:
+                ax.plot(t, place[t - 1, members].mean(), "ko", ms=5)
+    ax.plot([], [], "ko", ms=5, label="a cluster is split")
     ax.set(xlabel="round", yticks=[], ylabel="clients")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return fig

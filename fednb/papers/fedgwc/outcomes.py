@@ -645,6 +645,15 @@ def _looks_of(task: Task, final: Mapping[str, Any]) -> list[dict[str, Any]]:
     return lines
 
 
+def judged_rules(runs: DataFrame) -> DataFrame:
+    """Of the runs of ``looks`` those that are judged.
+
+    They are those at the middle one of the three ε, and those as printed.
+    """
+    least, _, most = (f"ε = {eps:g}" for eps in EPSILONS)
+    return runs[~runs["rule"].str.endswith((least, most))]
+
+
 def seeds_of_looks(runs: DataFrame) -> str:
     """How many of the seeds of ``looks`` these runs have, and looks, in words.
 
@@ -655,9 +664,8 @@ def seeds_of_looks(runs: DataFrame) -> str:
         2: "Two of the three seeds are run so far",
         3: "All three seeds are run",
     }[runs["seed"].nunique()]
-    least, middle, most = (f"ε = {eps:g}" for eps in EPSILONS)
-    judged = runs[~runs["rule"].str.endswith((least, most))]
-    number = judged["looks"].map(len).min()
+    middle = f"ε = {EPSILONS[1]:g}"
+    number = judged_rules(runs)["looks"].map(len).min()
     return (
         f"{seeds}; with {middle}, and as printed, each rule looks {number} times or "
         "more in every run"
@@ -691,10 +699,7 @@ def looked_table() -> DataFrame | None:
     rivals = looked_rivals()
     if runs is None or rivals is None:
         return None
-    runs = runs[runs["groups"] > 1]
-    least, _, most = EPSILONS
-    others = tuple(f"ε = {eps:g}" for eps in (least, most))
-    runs = runs[~runs["rule"].str.endswith(others)]
+    runs = judged_rules(runs[runs["groups"] > 1])
     one = runs.groupby("setting", sort=False)["rand_of_one"].first()
     lines = {"one big cluster": one}
     for rule, own in runs.groupby("rule", sort=False):
