@@ -1271,7 +1271,7 @@ def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
 
 
 def test_every_deal_has_its_majority_class():
-    for table in fedgwc.priors.DEALT:
+    for table in (*fedgwc.priors.DEALT, fedgwc.priors.PER_CLASS):
         made = fedgwc.priors.read(table)
         wanted = fedgwc.priors.deals(table)
         places = [(task.tags.get("setting", ""), task.seed) for task in wanted]
@@ -1300,9 +1300,28 @@ def test_the_majority_class_stands_in_the_tables():
     small = fedgwc.outcomes.emnist_table().loc[("–", row, "–")]
     assert float(small["ours"]) > 90 and small["paper"] == "–"
     paper = fedgwc.outcomes.majority_in_the_paper()
-    assert paper.loc["FEMNIST", "rows of Table 1, in print"] == "76 to 83"
+    assert set(paper["rows of Table 1, in print"]) == {"42 to 53", "76 to 83"}
     claims = fedgwc.claims.against_majority()
-    assert len(claims) == 2 and all(claim.ours for claim in claims)
+    assert len(claims) == 3 and all(claim.ours for claim in claims)
+
+
+def test_a_clusters_best_single_answer_by_hand():
+    train = np.array([[3, 1, 0], [2, 0, 0], [0, 0, 4], [0, 5, 1]])
+    test = np.array([[1, 1, 0], [2, 0, 0], [0, 0, 1], [0, 2, 2]])
+    apart = fedgwc.priors.one_answer(train, test, np.arange(4))
+    assert apart == pytest.approx((1 / 2 + 1 + 1 + 1 / 2) / 4)  # each its own majority
+    pairs = fedgwc.priors.one_answer(train, test, np.array([0, 0, 1, 1]))
+    assert pairs == pytest.approx((1 / 2 + 1 + 1 + 1 / 2) / 4)  # classes 0 and 2
+    together = fedgwc.priors.one_answer(train, test, np.zeros(4))
+    assert together == pytest.approx((1 / 2 + 1) / 4)  # class 0, or class 2: the same
+
+
+def test_a_cluster_for_each_client_has_its_majority_class():
+    found = fedgwc.priors.read_clusters()
+    alone = found[found["row"] == "LocalOnly"].set_index("seed")["one_answer"]
+    answers = fedgwc.priors.read("longer").set_index("seed")["balanced_accuracy"]
+    assert alone.to_dict() == pytest.approx(answers.to_dict(), abs=1e-6)
+    assert set(found["table"]) == {"longer", "untested"} and len(found) == 30
 
 
 # --- pictures of splits, and classes in clusters --------------------------------------
