@@ -940,7 +940,7 @@ def test_tables_5_and_9_on_emnist(fairer):
     helps, robust = fedgwc.claims.on_emnist()
     assert helps.verdict == robust.verdict == "not testable"  # nothing was split there
     table = fedgwc.outcomes.emnist_table()
-    assert len(table) == 14
+    assert len(table) == 15
     line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
     assert line["lead at equal updates"] == line["lead at equal rounds"] == "+0.0"
@@ -1192,7 +1192,7 @@ def large_emnist(tmp_path, monkeypatch):
     """Records of the first seed of ``emnist`` in which FedGWC as released splits."""
     known = store.read(fedgwc.outcomes.common.results("fedgwc") / "longer.json")[0]
     monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
-    assert fedgwc.outcomes.larger_runs() is None
+    assert fedgwc.outcomes.larger_runs("emnist") is None
     usual = {"balanced_accuracy": [0.1, 0.6, 0.7, 0.8], "clusters": [1, 1, 1, 1]}
     usual |= {"client_updates": [250, 500, 750, 1000], "wadb": [None, None, None, 2.0]}
     split = {"balanced_accuracy": [0.1, 0.6, 0.9, 0.9], "clusters": [1, 1, 4, 4]}
@@ -1220,25 +1220,24 @@ def large_emnist(tmp_path, monkeypatch):
 
 
 def test_larger_runs_stand_beside_the_papers_table(large_emnist):
-    table = fedgwc.outcomes.larger_runs()
-    (name,) = set(table.index.get_level_values(0))
-    assert name.startswith("EMNIST, 400 clients") and len(table) == 9
-    answers = table.loc[(name, "Majority class")]
-    assert (answers["balanced, ours"], answers["seeds"]) == ("93.3", "1")
+    table = fedgwc.outcomes.larger_runs("emnist")
+    assert len(table) == 9
+    answers = table.loc["Majority class"]
+    assert answers["balanced, ours"] == "93.3"
     assert answers["WAS, ours"] == "–"
-    line = table.loc[(name, "IFCA (5)")]
+    line = table.loc["IFCA (5)"]
     assert line["balanced, paper"] == "76.7" and line["balanced, ours"] == "70.0"
-    assert (line["WAS, ours"], line["seeds"]) == ("–", "1")
-    assert (line["clusters, ours"], line["client updates"]) == ("1.0", "1,000")
-    assert table.loc[(name, "LocalOnly"), "balanced, paper"] == "–"
+    assert line["WAS, ours"] == "–"
+    assert (line["clusters, ours"], line["client updates"]) == ("1", "1,000")
+    assert table.loc["LocalOnly", "balanced, paper"] == "–"
     # the paper's number stands beside the authors' rule, not beside ours
-    assert table.loc[(name, "FedGWC with our test"), "balanced, paper"] == "–"
-    assert table.loc[(name, "FedAvg"), "balanced, paper"] == "76.6"
-    line = table.loc[(name, "FedGWC as released")]
+    assert table.loc["FedGWC with our test", "balanced, paper"] == "–"
+    assert table.loc["FedAvg", "balanced, paper"] == "76.6"
+    line = table.loc["FedGWC as released"]
     assert (line["balanced, paper"], line["balanced, ours"]) == ("76.1", "80.0")
     assert line["split by round"] == "300"  # of the evaluated ones
-    assert table.loc[(name, "FedGWC with our test"), "split by round"] == "–"
-    assert (line["clusters, ours"], line["client updates"]) == ("4.0", "1,500")
+    assert table.loc["FedGWC with our test", "split by round"] == "–"
+    assert (line["clusters, ours"], line["client updates"]) == ("4", "1,500")
 
 
 def test_only_rows_with_fedavgs_numbers_share_its_line(large_emnist):
@@ -1251,10 +1250,10 @@ def test_only_rows_with_fedavgs_numbers_share_its_line(large_emnist):
 
 
 def test_the_page_takes_emnist_in_by_itself(large_emnist):
-    words, picture, heads, table = shown_by("outcomes.larger_runs()")
+    words, picture, heads, table = shown_by("outcomes.larger_runs(")
     assert "split anew" in words and "beside the authors' released rule" in heads
     assert len(picture.axes[0].lines) == 2
-    assert set(table["seeds"]) == {"1"}
+    assert len(table) == 9
 
 
 def test_femnist_is_judged_for_each_rule_at_equal_updates(large_emnist):
