@@ -716,7 +716,7 @@ def test_the_sentence_about_images_counts_every_claim_about_mnist_once():
         *fedcvr_bolt.claims.more_accurate(laptop, own),
         *fedcvr_bolt.claims.best_kernel(laptop),
     ]
-    words = fedcvr_bolt.outcomes.said_of_images(judged)
+    words = fedcvr_bolt.words.said_of_images(judged)
     pattern = r"On MNIST \((.+?), (\d+) seeds\) we judge (\d+) claims: (.+?)\."
     found = re.findall(pattern, words)
     assert [(scale, seeds, every) for scale, seeds, every, _ in found] == [
@@ -740,7 +740,7 @@ def test_the_words_on_mnist_are_those_of_its_two_claims():
             "MNIST: the score adds accuracy", interval=Interval(-0.5, -1.0, 0.5), **how
         ),
     ]
-    words = fedcvr_bolt.outcomes.mnist_in_words(judged)
+    words = fedcvr_bolt.words.mnist_in_words(judged)
     assert "**MNIST** (the paper's scale, 10 seeds)." in words
     assert "FedAvg's: +2.0 points (+1.0 to +3.0): *holds*" in words
     assert "without: -0.5 points (-1.0 to +0.5): *open*" in words
@@ -748,31 +748,31 @@ def test_the_words_on_mnist_are_those_of_its_two_claims():
 
 def test_rows_are_told_by_their_intervals():
     """As released and corrected lead FedAvg in all seeds; the others are behind."""
-    words = fedcvr_bolt.outcomes.against(own_runs("mnist"))
+    words = fedcvr_bolt.words.against(own_runs("mnist"))
     ahead, behind = words.split("; ")
     assert ahead.startswith("ahead of FedAvg: *FedCVR-Bolt corrected* (+")
     assert "*FedCVR-Bolt as released* (+" in ahead
     assert behind.startswith("behind FedAvg: *Power-of-Choice* (-")
     same = own_runs("mnist").assign(accuracy=[*range(10)] * 7)
-    assert fedcvr_bolt.outcomes.against(same).startswith("not to be told from it: ")
+    assert fedcvr_bolt.words.against(same).startswith("not to be told from it: ")
 
 
 def test_images_are_told_at_the_papers_scale_where_it_was_run(monkeypatch):
     outcomes = fedcvr_bolt.outcomes
     monkeypatch.setattr(outcomes, "own_scale", lambda dataset: None)
-    assert outcomes.own_in_words() == ""
-    assert "can hardly be told from FedAvg" in outcomes.laptop_in_words()
+    assert fedcvr_bolt.words.own_in_words() == ""
+    assert "can hardly be told from FedAvg" in fedcvr_bolt.words.laptop_in_words()
     own = {"mnist": own_runs("mnist").query("seed < 5")}
     monkeypatch.setattr(outcomes, "own_scale", own.get)
-    words = outcomes.own_in_words()
+    words = fedcvr_bolt.words.own_in_words()
     assert words.startswith("**MNIST at the paper's scale**: 100 clients, 10 a round")
     assert "all images, 5 seeds" in words and "CIFAR-10" not in words
-    assert "hardly be told" not in outcomes.laptop_in_words()
+    assert "hardly be told" not in fedcvr_bolt.words.laptop_in_words()
 
 
 def test_single_switches_are_told(monkeypatch):
     outcomes = fedcvr_bolt.outcomes
-    rows = [outcomes.BOLT, *outcomes.ALONE]
+    rows = [outcomes.BOLT, *fedcvr_bolt.words.ALONE]
     lines = [
         (row, D, "non-IID", seed, np.log(1 + D + seed) - 0.01 * rows.index(row))
         for row, D, seed in product(rows, (1, 2), range(3))
@@ -780,10 +780,10 @@ def test_single_switches_are_told(monkeypatch):
     columns = ["row", "D", "heterogeneity", "seed", "log_mse"]
     runs = pd.DataFrame(lines, columns=columns)
     monkeypatch.setattr(outcomes, "regression", lambda: runs)
-    words = outcomes.alone_in_words()
+    words = fedcvr_bolt.words.alone_in_words()
     assert "the weight of the coalition -3.0 % (-3.0 to -3.0)" in words
     wanted = {t.tags["row"] for t in fedcvr_bolt.tasks.TABLES["table1_parts"]("laptop")}
-    assert wanted == set(outcomes.ALONE)
+    assert wanted == set(fedcvr_bolt.words.ALONE)
 
 
 def test_a_louder_score_is_told(monkeypatch):
@@ -796,7 +796,7 @@ def test_a_louder_score_is_told(monkeypatch):
     ]
     runs = pd.DataFrame(lines, columns=["row", "seed", "accuracy"])
     monkeypatch.setattr(outcomes, "synthetic", lambda: runs)
-    assert "β = 10 +2.0 (+2.0 to +2.0)" in outcomes.louder_in_words()
+    assert "β = 10 +2.0 (+2.0 to +2.0)" in fedcvr_bolt.words.louder_in_words()
 
 
 @pytest.mark.parametrize("row", ["FedCVR-Bolt as released", "FedCVR-Bolt corrected"])
@@ -837,7 +837,7 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     monkeypatch.chdir(tmp_path)
     assert fedcvr_bolt.outcomes.own_scale("mnist") is None
     assert fedcvr_bolt.outcomes.own_differences() == {}
-    assert "at the paper's scale" not in fedcvr_bolt.outcomes.scale_of_runs()
+    assert "at the paper's scale" not in fedcvr_bolt.words.scale_of_runs()
     for task in [*first, second[0]]:
         store.append(folder / "mnist_paper.json", task.record())
     frame = fedcvr_bolt.outcomes.own_scale("mnist")
@@ -847,7 +847,7 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     assert list(groups) == [0] and groups[0].rounds == [5]
     (panel,) = fedcvr_bolt.outcomes.own_differences().items()
     assert panel[0] == "MNIST, 1 seed" and list(panel[1]["row"]) == [rows[1]]
-    assert "MNIST at the paper's scale: 1 seed." in fedcvr_bolt.outcomes.scale_of_runs()
+    assert "MNIST at the paper's scale: 1 seed." in fedcvr_bolt.words.scale_of_runs()
     measured = fedcvr_bolt.outcomes.mnist_measures()
     assert "MNIST, the paper's scale, mean of 1 seed." in measured.text
     assert all(f"\n{row}\n" in measured.text for row in rows)

@@ -634,7 +634,7 @@ def test_ingredients_say_when_each_rule_attempts_and_what_it_finds():
         f"clusters_{r}": 2 for r in range(R)
     }
     line |= {f"ari_{r}": 0.25 for r in range(R)} | {"setting": "(40, 30, 30)"}
-    table = fedgwc.outcomes.ingredients(
+    table = fedgwc.shown.ingredients(
         pd.DataFrame([line, line | {"first_0": 90}]), {"(40, 30, 30)": "mix"}
     )
     assert (
@@ -669,7 +669,7 @@ def test_tables_show_cost_beside_accuracy():
     paper = pd.DataFrame(
         {"row": ["A", "C"], "dataset": "cifar100", "balanced_accuracy": [0.5, 0.6]}
     )
-    table = fedgwc.outcomes.with_cost(runs, paper, ["row"])["cifar100"]
+    table = fedgwc.shown.with_cost(runs, paper, ["row"])["cifar100"]
     assert table.index.get_level_values("row").tolist() == ["A", "B"]
     assert table.iloc[0].tolist() == ["50.0", "15.0", "2,000", "2.5"]
     assert table.iloc[1].tolist() == ["–", "30.0", "720", "1.0"]
@@ -730,10 +730,10 @@ def test_the_record_of_the_test_against_chance_is_of_fresh_seeds_and_known_code(
     assert not record["commit"].endswith(("dirty", "unknown"))
     cases = list(dict.fromkeys(line["case"] for line in record["chance"]))
     assert cases == [*fedgwc.theory.TOLD_APART]
-    table = fedgwc.outcomes.power()
+    table = fedgwc.shown.power()
     assert list(table.index) == cases
     assert table.shape == (len(cases), 2 * len(fedgwc.theory.MEETINGS))
-    shown = fedgwc.outcomes.bound_table()
+    shown = fedgwc.shown.bound_table()
     assert shown.columns.tolist() == [*fedgwc.theory.NULL_SIZES] and len(shown) == 8
     # the first line repeats the plays of null_splits.json
     one = fedgwc.outcomes.null_splits("one look").query("version == 'as printed'")
@@ -870,12 +870,13 @@ def test_without_the_fairer_runs_nothing_is_shown(fairer, tmp_path):
     outcomes = fedgwc.outcomes
     for table in ("untested", "level_rivals", "emnist_small"):
         (tmp_path / f"{table}.json").unlink(missing_ok=True)
-    assert outcomes.untested() is None and outcomes.untested_table() is None
-    assert outcomes.emnist_table() is None and fedgwc.claims.on_emnist() == []
+    assert outcomes.untested() is None and fedgwc.shown.untested_table() is None
+    assert fedgwc.shown.emnist_table() is None and fedgwc.claims.on_emnist() == []
     assert fedgwc.claims.members_long() == []
-    assert "split without our test" not in outcomes.where_it_split()
-    assert "FedGWC without our test" not in outcomes.quality().index.get_level_values(
-        "row"
+    assert "split without our test" not in fedgwc.shown.where_it_split()
+    assert (
+        "FedGWC without our test"
+        not in fedgwc.shown.quality().index.get_level_values("row")
     )
     assert "with its test" in fedgwc.claims.by_level().scale
 
@@ -896,7 +897,6 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
 
     fairer("untested", split)
     figures = fedgwc.figures
-    outcomes = fedgwc.outcomes
     first, *_ = fedgwc.claims.accuracies()
     assert first.interval.mean == pytest.approx(20 / 3, abs=0.2)  # of three seeds two
     assert "2 of them split" in first.replicates and "without" in first.scale
@@ -906,14 +906,14 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     was, wadb = fedgwc.claims.table1_quality()
     assert was.interval.mean > 0 and wadb.statement.endswith("(WADB, lower is better)")
     assert fedgwc.claims.jumps().interval.mean == pytest.approx(0, abs=5)
-    table = outcomes.untested_table()
+    table = fedgwc.shown.untested_table()
     line = table.loc[("FedGWC without our test", "seed 0")]
     assert line["sizes at the end"] == "[20, 10]" and line["WAS"] == "0.10"
     assert line["split by round"] == "100"
     assert table.loc[("FedGWC without our test", "seed 2"), "split by round"] == "–"
-    quality = outcomes.quality().xs("FedGWC without our test", level="row")
+    quality = fedgwc.shown.quality().xs("FedGWC without our test", level="row")
     assert (quality["WAS, paper"] != "–").all()
-    shown = outcomes.where_it_split()["split without our test"]
+    shown = fedgwc.shown.where_it_split()["split without our test"]
     assert shown["the same for longer (Figure 2)"] == "2 of 3 runs"
     names = [
         words.get_text() for words in figures.quality_dots().axes[0].get_yticklabels()
@@ -939,7 +939,7 @@ def test_tables_5_and_9_on_emnist(fairer):
     fairer("emnist_small")
     helps, robust = fedgwc.claims.on_emnist()
     assert helps.verdict == robust.verdict == "not testable"  # nothing was split there
-    table = fedgwc.outcomes.emnist_table()
+    table = fedgwc.shown.emnist_table()
     assert len(table) == 15
     line = table.loc[("FedProx", "FedGWC without our test", "0.5")]
     assert line["paper"] == "76.3" and line["clusters at the end"] == "1.0"
@@ -969,7 +969,7 @@ def test_what_the_page_says_of_the_rule_without_our_test():
     runs = fedgwc.outcomes.untested("α = 0.5").groupby(["seed", "row"])["was"].first()
     ours, random = (runs.xs(row, level="row") for row in sorted(own))
     assert (ours > random).all() and (ours < 0.1).all()
-    table = fedgwc.outcomes.where_it_split()["split without our test"]
+    table = fedgwc.shown.where_it_split()["split without our test"]
     assert table["mixes of levels (Tables 3, 6)"] == "17 of 18 runs"
     assert table["homogeneous clients (Figure 6)"] == "1 of 6 runs"
 
@@ -1023,7 +1023,7 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     assert {claim.interval.mean for claim in claims[6:]} == {0.7}  # adjusted: levels
     assert claims[6].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
-    assert fedgwc.outcomes.seeds_of_looks(runs) == (
+    assert fedgwc.shown.seeds_of_looks(runs) == (
         "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
         "rule looks 2 times or more in every run"
     )
@@ -1097,7 +1097,7 @@ def test_levels_with_several_looks_are_held_against_equal_updates(looked):
         assert was.verdict == wadb.verdict == verdict
     assert was.printed == pytest.approx(0.6 - 0.1)  # Table 6, three levels
     assert wadb.printed is None and "9,000 client updates" in was.scale
-    rand = fedgwc.outcomes.looked_table()
+    rand = fedgwc.shown.looked_table()
     assert rand.loc["released, ε = 6e-05, first split", "levels"] == "1.00"
     assert rand.loc["IFCA, at the end", "levels"] == "0.40"
 
@@ -1109,7 +1109,7 @@ def shown_by(words, judged=()):
     (source,) = [source for source in sources if words in source]
     shown = []
     names = {"fedgwc": fedgwc, "figures": fedgwc.figures, "judged": judged}
-    names |= {"outcomes": fedgwc.outcomes}
+    names |= {"outcomes": fedgwc.outcomes, "shown": fedgwc.shown}
     names |= {"Markdown": str, "display": shown.append}
     names |= {"show": lambda figure, alt: shown.append(figure)}
     exec(source, names)
@@ -1130,7 +1130,7 @@ def test_the_page_takes_looks_in_by_itself(looked):
 
 
 def test_least_sizes_stand_beside_the_least_one():
-    table = fedgwc.outcomes.least_sizes_table()
+    table = fedgwc.shown.least_sizes_table()
     assert [*table.index] == [3, 6, 10, 15]
     untested = fedgwc.outcomes.untested("α = 0.5")
     own = untested[untested["row"] == fedgwc.outcomes.NO_TEST]
@@ -1158,10 +1158,10 @@ def test_rules_and_rivals_stand_in_one_table(monkeypatch):
     rivals = pd.DataFrame({"row": ["IFCA", "IFCA"], "rand": [0.6, 0.8]})
     rivals = rivals.assign(setting="blur, 6 pixels")
     monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: None)
-    assert fedgwc.outcomes.looked_table() is None
+    assert fedgwc.shown.looked_table() is None
     monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: pd.DataFrame(lines))
     monkeypatch.setattr(fedgwc.outcomes, "looked_rivals", lambda: rivals)
-    table = fedgwc.outcomes.looked_table()
+    table = fedgwc.shown.looked_table()
     assert [*table.columns] == ["blur, 6 pixels"]
     assert [*table["blur, 6 pixels"]] == ["0.49", "0.90", "0.80", "0.50", "0.70"]
     assert table.index[-1] == "IFCA, at the end"
@@ -1192,7 +1192,7 @@ def large_emnist(tmp_path, monkeypatch):
     """Records of the first seed of ``emnist`` in which FedGWC as released splits."""
     known = store.read(fedgwc.outcomes.common.results("fedgwc") / "longer.json")[0]
     monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
-    assert fedgwc.outcomes.larger_runs("emnist") is None
+    assert fedgwc.shown.larger_runs("emnist") is None
     usual = {"balanced_accuracy": [0.1, 0.6, 0.7, 0.8], "clusters": [1, 1, 1, 1]}
     usual |= {"client_updates": [250, 500, 750, 1000], "wadb": [None, None, None, 2.0]}
     split = {"balanced_accuracy": [0.1, 0.6, 0.9, 0.9], "clusters": [1, 1, 4, 4]}
@@ -1220,7 +1220,7 @@ def large_emnist(tmp_path, monkeypatch):
 
 
 def test_larger_runs_stand_beside_the_papers_table(large_emnist):
-    table = fedgwc.outcomes.larger_runs("emnist")
+    table = fedgwc.shown.larger_runs("emnist")
     assert len(table) == 9
     answers = table.loc["Majority class"]
     assert answers["balanced, ours"] == "93.3"
@@ -1250,7 +1250,7 @@ def test_only_rows_with_fedavgs_numbers_share_its_line(large_emnist):
 
 
 def test_the_page_takes_emnist_in_by_itself(large_emnist):
-    words, picture, heads, table = shown_by("outcomes.larger_runs(")
+    words, picture, heads, table = shown_by("shown.larger_runs(")
     assert "split anew" in words and "beside the authors' released rule" in heads
     assert len(picture.axes[0].lines) == 2
     assert len(table) == 9
@@ -1290,15 +1290,15 @@ def test_the_papers_own_deal_is_computed_without_its_data(monkeypatch):
 
 def test_the_majority_class_stands_in_the_tables():
     row = fedgwc.priors.ROW
-    long = fedgwc.outcomes.long_runs().loc[row]
+    long = fedgwc.shown.long_runs().loc[row]
     answers = fedgwc.priors.read("longer")["balanced_accuracy"]
     assert long["balanced"] == round(100 * answers.mean(), 1)
     assert (long["clusters at the end"], long["client updates"]) == ("–", 0)
-    found = fedgwc.outcomes.found_groups().loc[row]
+    found = fedgwc.shown.found_groups().loc[row]
     assert found["ARI, levels"] == "–" and found.iloc[-1] == 0
-    small = fedgwc.outcomes.emnist_table().loc[("–", row, "–")]
+    small = fedgwc.shown.emnist_table().loc[("–", row, "–")]
     assert float(small["ours"]) > 90 and small["paper"] == "–"
-    paper = fedgwc.outcomes.majority_in_the_paper()
+    paper = fedgwc.shown.majority_in_the_paper()
     assert set(paper["rows of Table 1, in print"]) == {"42 to 53", "76 to 83"}
     claims = fedgwc.claims.against_majority()
     assert len(claims) == 3 and all(claim.ours for claim in claims)
@@ -1341,12 +1341,10 @@ def test_splits_are_watched_and_drawn():
 
 def test_overlap_of_classes():
     counts = np.array([[10, 0, 0], [0, 10, 0], [5, 5, 0], [0, 0, 10]])
-    apart = fedgwc.outcomes.overlap(counts, np.array([0, 0, 0, 1]))
+    apart = fedgwc.shown.overlap(counts, np.array([0, 0, 0, 1]))
     assert apart == 0
-    assert fedgwc.outcomes.overlap(counts[:3], np.array([0, 0, 1])) == 1
-    assert fedgwc.outcomes.overlap(counts[:3], np.array([0, 1, 1])) == pytest.approx(
-        0.25
-    )
+    assert fedgwc.shown.overlap(counts[:3], np.array([0, 0, 1])) == 1
+    assert fedgwc.shown.overlap(counts[:3], np.array([0, 1, 1])) == pytest.approx(0.25)
 
 
 def test_couplings_sums_and_ways_to_cut():

@@ -541,10 +541,10 @@ def runs_of(table: dict[str, list[float]]) -> pd.DataFrame:
 def test_the_best_rival_is_chosen_on_the_other_seeds():
     """A rival that is lucky once does not count as the best in that very run."""
     runs = runs_of({"GCFL": [0.6, 0.6], "A": [0.9, 0.1], "B": [0.5, 0.5]})
-    pair = gcfl.claims._over_best(runs, ["A", "B"], "accuracy")
+    pair = gcfl.claims.over_best(runs, ["A", "B"], "accuracy")
     assert pair.differences["difference"].tolist() == pytest.approx([0.1, 0.5])
     printed = runs[runs["seed"] == 0]  # one number for each row: the best of these
-    pair = gcfl.claims._over_best(printed, ["A", "B"], "accuracy")
+    pair = gcfl.claims.over_best(printed, ["A", "B"], "accuracy")
     assert pair.mean == pytest.approx(-0.3)
 
 
@@ -659,7 +659,7 @@ def test_runs_over_zeta_decide_about_the_shield(monkeypatch):
             assert claims[name].verdict == verdict and "ζ = 0.3" in claims[name].scale
         assert len(gcfl.figures.shield_over_zeta().axes) == 4
     assert claims[gcfl.claims.MOST].verdict == "holds"
-    words = gcfl.claims.on_the_shield(claims.values())
+    words = gcfl.words.on_the_shield(claims.values())
     assert "in the paper 2.4 fewer: the claim holds" in words
 
 
@@ -674,7 +674,7 @@ def test_the_words_count_what_the_rule_alone_would_say():
         a_claim(-1.0, 1.0),
         won,
     ]
-    words = gcfl.claims.on_open(judged)
+    words = gcfl.words.on_open(judged)
     assert words.startswith("**5 of 6 claims stay open.**")
     assert "3 others would fail by the book's ordinary rule, and 1 would hold" in words
     assert "1 have one epoch" in words and "and 1 hang on constants" in words
@@ -763,7 +763,7 @@ def test_later_tables_are_taken_in_as_soon_as_they_are_there(later_tables):
     assert nearer.ours and nearer.interval.mean < -15
     assert nearer.scale == "20 clients of 600 samples, 40 rounds of 5 epochs"
     assert "with more data it is -17" in by_name["Clusters beat one model"].why
-    assert "one model for all by −17" in gcfl.claims.on_more_data(judged)
+    assert "one model for all by −17" in gcfl.words.on_more_data(judged)
     assert len(gcfl.figures.nearer_leads().axes) == 4
     table = gcfl.outcomes.nearer_clusters().text
     assert "ζ = 0.3, without" in table and "paper, without" in table
@@ -806,7 +806,7 @@ def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch
     assert by_name[gcfl.claims.MOST].interval.mean < -19
     assert by_name[gcfl.claims.MOST].verdict == "fails"
     assert gcfl.outcomes.worth("Param-space", "clusters")[0.1].mean == pytest.approx(1)
-    words = gcfl.claims.on_the_parts(by_name.values())
+    words = gcfl.words.on_the_parts(by_name.values())
     assert "worth +20.0 (+20.0 to +20.0) at ζ = 0.3 and +20.0" in words
     assert (
         "ahead by +0.0 (+0.0 to +0.0), in the paper +1.1: the claim fails by" in words

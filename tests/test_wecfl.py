@@ -954,7 +954,7 @@ def test_headlines_are_claims_of_the_paper_in_their_order():
 
 def test_the_summary_takes_its_numbers_from_records_and_print():
     judged = wecfl.claims.claims()
-    words = " ".join(wecfl.claims.summary(judged).split())
+    words = " ".join(wecfl.words.summary(judged).split())
     theirs = wecfl.outcomes.paper()
     printed = wecfl.outcomes.lead("IFCA", printed=theirs)
     assert printed == pytest.approx(15.1, abs=0.05)  # from Tables 2 and 5
@@ -962,7 +962,7 @@ def test_the_summary_takes_its_numbers_from_records_and_print():
     assert "nan" not in words
     five, ten = (wecfl.outcomes.lead("FeSEM", K=K, printed=theirs) for K in (5, 10))
     assert (five, ten) == pytest.approx((0.72, 1.62), abs=0.02)
-    detail = wecfl.claims.leads_over_fesem(judged)
+    detail = wecfl.words.leads_over_fesem(judged)
     assert f"in the paper it is +{five:.1f} and +{ten:.1f}" in detail
 
 
@@ -1036,23 +1036,23 @@ def test_without_runs_at_the_papers_scale_nothing_is_said(made_up):
     pretend_seeds(made_up, 0, beyond=9)  # no seed is whole
     assert len(wecfl.outcomes.own_scale()) == 0
     assert wecfl.claims.at_the_papers_scale() == []
-    assert wecfl.claims.own_scale_in_words() == ""
-    assert wecfl.outcomes.alone_at_both_scales() == ""
-    assert wecfl.outcomes.ifca_at_own_scale() == ""
-    assert "own scale (seeds to come: 3 of 3)" in wecfl.outcomes.not_run()
+    assert wecfl.words.own_scale_in_words() == ""
+    assert wecfl.words.alone_at_both_scales() == ""
+    assert wecfl.words.ifca_at_own_scale() == ""
+    assert "own scale (seeds to come: 3 of 3)" in wecfl.words.not_run()
 
 
 def test_one_seed_at_the_papers_scale_is_shown_and_decides_nothing(made_up):
     pretend_seeds(made_up, 1, beyond=1)  # seed 1 is not whole
     assert set(wecfl.outcomes.own_scale()["seed"]) == {0}
     assert wecfl.claims.at_the_papers_scale() == []  # no interval, no verdict
-    assert "own scale (seeds to come: 2 of 3)" in wecfl.outcomes.not_run()
+    assert "own scale (seeds to come: 2 of 3)" in wecfl.words.not_run()
     assert "CIFAR-10, (3, 2)-class, one seed. Accuracy" in (
-        wecfl.claims.own_scale_in_words()
+        wecfl.words.own_scale_in_words()
     )
-    assert "one seed) it is +10.0." in wecfl.claims.alone_at_own_scale()
-    assert "one seed) ours is +1.0 and +1.0." in wecfl.claims.leads_at_own_scale()
-    assert "IFCA has 50 %." in wecfl.claims.ifca_row_at_own_scale()
+    assert "one seed) it is +10.0." in wecfl.words.alone_at_own_scale()
+    assert "one seed) ours is +1.0 and +1.0." in wecfl.words.leads_at_own_scale()
+    assert "IFCA has 50 %." in wecfl.words.ifca_row_at_own_scale()
     shown = wecfl.outcomes.scales("cifar10", "(3, 2)-class").text
     assert "the paper's scale: 70.0" in shown and "paper: 72.1" in shown
     assert "official test images: one seed; 1 to 1 minutes of one core a run" in shown
@@ -1077,15 +1077,15 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     top = 70 + 2 * (seeds - 1)
     shown = wecfl.outcomes.scales("cifar10", "(3, 2)-class").text
     assert f"the paper's scale: {(70 + top) / 2:.1f} (70.0 to {top:.1f})" in shown
-    words = wecfl.claims.own_scale_in_words()
+    words = wecfl.words.own_scale_in_words()
     assert f"CIFAR-10, (3, 2)-class, {seeds} seeds" in words
     assert "(paper 72.1)" in words and "LocalOnly" not in words
     alone = 10 + (seeds - 1) / 2
     assert f"WeCFL minus LocalOnly is +{alone:.1f} points" in (
-        wecfl.outcomes.alone_at_both_scales()
+        wecfl.words.alone_at_both_scales()
     )
     released = 60 + (seeds - 1) / 2
-    assert f"IFCA as released {released:.1f}" in wecfl.outcomes.ifca_at_own_scale()
+    assert f"IFCA as released {released:.1f}" in wecfl.words.ifca_at_own_scale()
     assert "balanced accuracy" in (
         wecfl.outcomes.own_measures("cifar10", "(3, 2)-class").text
     )
@@ -1120,10 +1120,10 @@ def test_unweighted_averages_are_taken_in(made_up):
                 100 * (lines[value].mean() - 0.5)
             )
             assert claim.ours
-    said = wecfl.claims.weights_in_averages({c.statement: c for c in found})
+    said = wecfl.words.weights_in_averages({c.statement: c for c in found})
     assert said.startswith("in FeSEM that adds +") and "Eq. 2" in said
-    assert "not run" in wecfl.claims.weights_in_averages({})
-    assert "FeSEM with unweighted" not in wecfl.outcomes.not_run()
+    assert "not run" in wecfl.words.weights_in_averages({})
+    assert "FeSEM with unweighted" not in wecfl.words.not_run()
 
 
 def test_parts_of_the_released_ifca_are_taken_in(made_up):
@@ -1135,7 +1135,7 @@ def test_parts_of_the_released_ifca_are_taken_in(made_up):
     rates = [claim.statement.rsplit(" ", 1)[1] for claim in found[2:]]
     assert rates == ["0.01", "0.01", "0.001", "0.001"]
     assert "IFCA, three batches" in wecfl.outcomes.stability().text
-    said = wecfl.claims.slip_in_words(found)
+    said = wecfl.words.slip_in_words(found)
     assert said.count("\n- ") == 6 and "(holds)" in said
 
 
@@ -1158,7 +1158,7 @@ def test_b_over_all_steps_is_taken_in(made_up):
     for course in frame["course"]:
         assert course["B"].tolist() == [0.5] * 9 + [0.9]
         assert course["B_median"].tolist() == [0.3] * 9 + [0.1]
-    said = wecfl.outcomes.b_in_words(frame)
+    said = wecfl.words.b_in_words(frame)
     assert "largest of a round's" in said and "3 of 3 runs on CIFAR-10" in said
     assert "first step alone: in 9 of 9 runs" in said  # the geometry's own B
     assert "median cluster" in wecfl.outcomes.geometry_table(frame).text
@@ -1384,7 +1384,7 @@ def test_b_is_not_close_to_zero_at_our_line():
     claim = of["Members of a cluster agree: B is close to zero"]
     assert claim.verdict == "fails"
     assert wecfl.outcomes.which_steps() in claim.replicates
-    said = wecfl.claims.look_at_b([*of.values()])
+    said = wecfl.words.look_at_b([*of.values()])
     assert (
         f"at 1 the verdict would be *{replace(claim, threshold=-1.0).verdict}*" in said
     )
@@ -1471,11 +1471,11 @@ def test_the_majority_class_stands_beside_wecfl_and_the_paper():
     five, ten = (wecfl.claims.beyond_labels(K) for K in (5, 10))
     assert five.interval.mean == pytest.approx(leads["ours", 5].mean())
     assert ten.interval.mean == pytest.approx(leads["ours", 10].mean())
-    assert "gives 53 to 70 %" in wecfl.claims.labels_in_words()
+    assert "gives 53 to 70 %" in wecfl.words.labels_in_words()
 
 
 def test_torn_and_merged_groups_are_told_with_their_sizes():
-    words = wecfl.outcomes.torn_and_merged(wecfl.outcomes.geometry())
+    words = wecfl.words.torn_and_merged(wecfl.outcomes.geometry())
     assert "seed 0: as dealt" in words
     counts, truth = wecfl.deals.read()["α = (0.1, 10)", 1]
     assert f"group 7 ({counts[truth == 7].sum()} samples) is torn" in words
@@ -1488,10 +1488,10 @@ def test_torn_and_merged_groups_are_told_with_their_sizes():
 def test_what_is_awaited_is_said_until_it_is_there(monkeypatch):
     own = wecfl.outcomes.own_scale()
     monkeypatch.setattr(wecfl.outcomes, "own_scale", lambda: own.head(0))
-    assert "FeSEM" in wecfl.outcomes.awaited()
+    assert "FeSEM" in wecfl.words.awaited()
     some = wecfl.outcomes.both().head(1)
     monkeypatch.setattr(wecfl.outcomes, "own_scale", lambda: some)
-    assert wecfl.outcomes.awaited() == ""
+    assert wecfl.words.awaited() == ""
 
 
 def test_runs_of_one_federation_are_averaged():
@@ -1561,7 +1561,7 @@ def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
         some = wide.head(seeds)
         monkeypatch.setattr(wecfl.outcomes, "company_by_seed", lambda some=some: some)
         found = wecfl.claims.of_same_classes()
-        assert bool(wecfl.claims.with_the_same_classes()) == (seeds > 0)
+        assert bool(wecfl.words.with_the_same_classes()) == (seeds > 0)
         assert len(found) == (2 if seeds == 2 else 0)
     assert [claim.interval.mean for claim in found] == pytest.approx([5.0, 3.0])
     assert all(claim.ours and "2 seeds" in claim.statement for claim in found)
@@ -1570,7 +1570,7 @@ def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
 def test_without_runs_at_the_papers_scale_nobody_is_in_company(made_up):
     pretend_seeds(made_up, 0)
     assert len(wecfl.outcomes.company()) == 0
-    assert wecfl.outcomes.company_in_words() == ""
+    assert wecfl.words.company_in_words() == ""
 
 
 def test_told_their_number_wecfl_finds_the_clients_with_the_same_classes():

@@ -8,9 +8,10 @@
 | `priors` | what a client's majority class alone gives |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
+| `words` | sentences of its chapter that numbers complete |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, figures, outcomes, priors, tasks, theory
+from . import claims, figures, outcomes, priors, tasks, theory, words
 
-__all__ = ["claims", "figures", "outcomes", "priors", "tasks", "theory"]
+__all__ = ["claims", "figures", "outcomes", "priors", "tasks", "theory", "words"]

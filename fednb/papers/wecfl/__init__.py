@@ -8,9 +8,10 @@
 | `outcomes` | its records as frames and tables |
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
+| `words` | sentences of its chapter that numbers complete |
 | `printed.csv` | the paper's own numbers |
 """
 
-from . import claims, deals, figures, outcomes, tasks, theory
+from . import claims, deals, figures, outcomes, tasks, theory, words
 
-__all__ = ["claims", "deals", "figures", "outcomes", "tasks", "theory"]
+__all__ = ["claims", "deals", "figures", "outcomes", "tasks", "theory", "words"]

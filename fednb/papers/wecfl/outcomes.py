@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -264,39 +263,6 @@ def changes(course: DataFrame) -> list[int]:
     return course["round"].iloc[1:][moved].tolist()
 
 
-def awaited() -> str:
-    """What the runs at the paper's own scale will decide; "" once there are some."""
-    if len(own_scale()):
-        return ""
-    return (
-        "Runs at the paper's own scale (CIFAR-10, (3, 2)-class) will show there "
-        "WeCFL's leads over FeSEM, IFCA, FedAvg and training alone. Told from single "
-        "rounds, a run takes 20 to 50 minutes of one core."
-    )
-
-
-def not_run() -> str:
-    """What is not run yet, as Markdown; "" if all is."""
-    waiting = {
-        "averages": "FeSEM with unweighted averages (Eq. 2)",
-        "steps": "*B* over all *Q* steps, and in the median cluster; Figure 4 as heat "
-        "maps, and round 1 of Figures 7 and 8, for the networks",
-        "choices": "the parts of the released IFCA one by one, which would part the "
-        "slip from the choice by three batches",
-    }
-    left = [words for table, words in waiting.items() if not made(table)]
-    for table, (dataset, setting) in OWN_SCALE.items():
-        planned = len({task.seed for task in TABLES[table]("paper")})
-        missing = planned - own_cell(dataset, setting)["seed"].nunique()
-        if missing:
-            place = f"{DATASETS[dataset]}, {setting}"
-            seeds = f"seeds to come: {missing} of {planned}"
-            left.append(f"{place}, at the paper's own scale ({seeds})")
-    if not left:
-        return ""
-    return f"Not run yet: {'; '.join(left)}."
-
-
 def settled(course: DataFrame) -> int:
     """The round from which on the clusters of a run stay as they are."""
     return max([1, *changes(course)])
@@ -408,22 +374,6 @@ def ahead_of_alone() -> tuple[list[float], list[float]]:
     lead = 100 * (level["WeCFL"] - level["LocalOnly"])
     like = lead.index.get_level_values("setting") == "α = (0.1, 10)"
     return sorted(lead[like]), sorted(lead[~like])
-
-
-def with_more_rounds() -> str:
-    """WeCFL beside LocalOnly early and late in Figure 2's runs, in words."""
-    runs = curves("figure2")
-    parts = []
-    for end in (10, 30):
-        gaps = [
-            100 * (a[ACCURACY].iloc[end - 3 : end] - b[ACCURACY].iloc[end - 3 : end])
-            for a, b in zip(runs["WeCFL"], runs["LocalOnly"], strict=True)
-        ]
-        mean = float(np.mean(gaps))
-        where = "ahead" if mean > 0 else "behind"
-        parts.append(f"{abs(mean):.1f} points {where} after {end} rounds")
-    words = "In Figure 2's runs below (CIFAR-10, (3, 2)-class, three seeds) WeCFL is "
-    return f"{words}{' and '.join(parts)}."
 
 
 def costs() -> tables.Table:
@@ -575,34 +525,12 @@ def run_times(frame: DataFrame) -> str:
     return f"{words}{minutes.sum() / 60:.1f} core hours in all"
 
 
-def signed(points: float) -> str:
-    """Points with their sign, and a true minus."""
-    return f"{points:+.1f}".replace("-", "−")
-
-
 def _mean_and_range(shares: Series) -> str:
     """A mean in percent, and the range of several runs."""
     words = f"{100 * shares.mean():.1f}"
     if len(shares) == 1:
         return words
     return f"{words} ({100 * shares.min():.1f} to {100 * shares.max():.1f})"
-
-
-def alone_at_both_scales() -> str:
-    """WeCFL beside LocalOnly at laptop scale and at the paper's; "" without runs."""
-    parts = []
-    for dataset, setting in own_cells():
-        gaps = []
-        for frame in (cell(both(), dataset, setting), own_cell(dataset, setting)):
-            mean = frame[frame["K"] != 5].groupby("row")[ACCURACY].mean()
-            gaps.append(100 * (mean["WeCFL"] - mean["LocalOnly"]))
-        name = f"{DATASETS[dataset]}, {setting}"
-        seeds = number_of_seeds(own_cell(dataset, setting))
-        parts.append(
-            f"At the paper's scale ({name}, {seeds}) WeCFL minus LocalOnly is "
-            f"{signed(gaps[1])} points; at laptop scale {signed(gaps[0])}."
-        )
-    return " ".join(parts)
 
 
 def gap_to_alone(after: int) -> float:
@@ -620,21 +548,6 @@ def gap_to_alone(after: int) -> float:
     return 100 * float(levels[0] - levels[1])
 
 
-def ifca_at_own_scale() -> str:
-    """Where IFCA stands at the paper's scale, in words; "" without runs."""
-    rows = ["FedAvg", "IFCA", "IFCA as released", "WeCFL"]
-    parts = []
-    for dataset, setting in own_cells():
-        own, printed = levels_at_own_scale(dataset, setting)
-        seeds = number_of_seeds(own_cell(dataset, setting))
-        parts.append(
-            f"At the paper's scale and learning rate ({DATASETS[dataset]}, {setting}, "
-            f"{seeds}), accuracy in % with ten models or one: "
-            f"{levels_in_words(own[rows], printed)}."
-        )
-    return " ".join(parts)
-
-
 def levels_at_own_scale(dataset: str, setting: str) -> tuple[Series, Series]:
     """Accuracy by row at the paper's own scale, ten models or one: ours, and theirs."""
     ours, theirs = (
@@ -642,17 +555,6 @@ def levels_at_own_scale(dataset: str, setting: str) -> tuple[Series, Series]:
         for frame in (own_cell(dataset, setting), cell(paper(), dataset, setting))
     )
     return ours, theirs
-
-
-def levels_in_words(levels: Series, printed: Series) -> str:
-    """Accuracies by row in per cent, each with the paper's where it prints one."""
-    parts = []
-    for row, level in levels.items():
-        words = f"{row} {100 * level:.1f}"
-        if row in printed:
-            words += f" (paper {100 * printed[row]:.1f})"
-        parts.append(words)
-    return ", ".join(parts)
 
 
 def own_cells() -> list[tuple[str, str]]:
@@ -823,84 +725,3 @@ def exact_recoveries() -> dict[str, int]:
     here = frame["dataset"].eq(deals.DATASET) & frame["setting"].eq("α = (0.1, 10)")
     rows = frame[here & frame["K"].eq(10) & frame["row"].isin(["FeSEM", "WeCFL"])]
     return rows["ari"].eq(1).groupby(rows["row"]).sum().to_dict()
-
-
-def torn_and_merged(frame: DataFrame) -> str:
-    """How the clusters found differ from the hidden groups, seed by seed, in words."""
-    run = frame[(frame["dataset"] == deals.DATASET) & (frame["K"] == 10)]
-    parts = []
-    for seed, course in zip(run["seed"], run["course"], strict=True):
-        counts, truth = deals.read()["α = (0.1, 10)", seed]
-        assert truth is not None
-        labels = np.array(course["labels"].iloc[-1])
-        sizes = counts.sum(1)  # (K,)
-        torn = [g for g in set(truth) if len(set(labels[truth == g])) > 1]
-        merged = [set(truth[labels == c]) for c in set(labels)]
-        light = sorted({int(g) for groups in merged if len(groups) > 1 for g in groups})
-        if not torn and not light:
-            parts.append(f"seed {seed}: as dealt")
-            continue
-        heavy = ", ".join(f"{g} ({sizes[truth == g].sum()} samples)" for g in torn)
-        pairs = " and ".join(f"{g} ({sizes[truth == g].sum()})" for g in light)
-        parts.append(f"seed {seed}: group {heavy} is torn, groups {pairs} share one")
-    return f"{'; '.join(parts)}."
-
-
-def company_in_words() -> str:
-    """What `company` shows, in a sentence; "" without runs."""
-    frame = company()
-    if not len(frame):
-        return ""
-    means = for_dots(frame).groupby("line", sort=False)[["classes", ACCURACY]].mean()
-    turned = means["classes"].corr(means[ACCURACY], method="spearman")
-    return (
-        f"{number_of_seeds(frame).capitalize()}; rank correlation of the "
-        f"{len(means)} rows between classes and accuracy: {turned:.2f}."
-    ).replace("-", "−")
-
-
-def colours_in_words(frame: DataFrame) -> str:
-    """What the colours of `figures.snapshots` are, and how right the first are."""
-    words = "Colours are the clusters in which clients trained; round 1, before which "
-    words += "there were none, is not shown."
-    if made("steps"):
-        words = "Colours are clusters: in round 1 those that were made of it, later "
-        words += "those in which clients trained."
-    ten = frame[frame["dataset"].eq("fashion_mnist") & frame["K"].eq(10)]
-    first = ", ".join(f"{course['ari'].iloc[0]:.2f}" for course in ten["course"])
-    return (
-        f"{words} The clusters made of round 1, the fair witness, have an adjusted "
-        f"Rand index of {first} (seeds {', '.join(map(str, ten['seed']))})."
-    )
-
-
-def b_in_words(frame: DataFrame) -> str:
-    """How large B is in the networks' runs, and if it grows."""
-    courses = frame["course"]
-    least = min(course["B"].min() for course in courses)
-    least = math.floor(10 * least) / 10  # not rounded up: no B is below it
-    words = f"*B* of the worst cluster ({which_steps()}{at_least()}) is {least} or "
-    words += "more after every round of every run. It ends higher than it began in "
-    words += f"{grown_in_words(frame)}."
-    if made("steps"):
-        ends = [course["B_median"].iloc[-1] for course in courses]
-        words += f" In the median cluster it ends at {min(ends):.1f} to "
-        words += f"{max(ends):.1f}."
-    return words
-
-
-def grown_in_words(frame: DataFrame) -> str:
-    """In how many runs B ends higher than it began, by data set."""
-    parts = []
-    for dataset, runs in frame.groupby("dataset", sort=False)["course"]:
-        parts.append(f"{_grown(runs, 'B')} on {DATASETS[dataset]}")
-    words = " and ".join(parts)
-    if made("steps"):
-        words += f" (at a round's first step alone: in {_grown(frame['course'])})"
-    return words
-
-
-def _grown(courses: Series, name: str = "B_first") -> str:
-    """In how many courses a number ends higher than it began, such as "2 of 3 runs"."""
-    grown = sum(course[name].iloc[-1] > course[name].iloc[0] for course in courses)
-    return f"{grown} of {len(courses)} runs"
