@@ -853,36 +853,17 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     assert all(f"\n{row}\n" in measured.text for row in rows)
 
 
-def test_drawn_data_are_read_at_the_papers_scale_once_all_of_it_is_there(
-    tmp_path, monkeypatch
-):
-    """Smoke runs in their place."""
-    name = "synthetic_parts"
-    wanted = fedcvr_bolt.tasks.TABLES[name]("smoke")[:2]
-    monkeypatch.setattr(fedcvr_bolt.tasks, "TABLES", {name: lambda profile: wanted})
-    folder = tmp_path / "book" / "results" / "fedcvr_bolt"
-    folder.mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    scales = []
-    for task in wanted:
-        store.append(folder / f"{name}.json", task.record())
-        scales.append(fedcvr_bolt.outcomes.largest_scale([name]))
-    assert scales == ["laptop", "paper"]
-
-
 def test_drawn_data_are_judged_at_both_scales(monkeypatch):
     """In the place of the paper's runs: ours, with half the error as released."""
     outcomes = fedcvr_bolt.outcomes
     laptop = outcomes.regression("laptop")
     drawn = outcomes.synthetic("laptop")
-    assert fedcvr_bolt.claims.at_two_scales() == []
     better = laptop.assign(scale="the paper's scale")
     better.loc[better["row"] == outcomes.BOLT, "log_mse"] -= np.log(2)
     runs = {"laptop": laptop, "paper": better}
-    monkeypatch.setattr(outcomes, "largest_scale", lambda names: "paper")
     monkeypatch.setattr(outcomes, "regression", runs.get)
     monkeypatch.setattr(outcomes, "synthetic", lambda profile: drawn)
-    (table,) = fedcvr_bolt.claims.at_two_scales()
+    table = fedcvr_bolt.claims.at_two_scales()
     assert "60 rounds, η = 0.02" in table.text and "100 rounds, η = 0.01" in table.text
     (line,) = (
         line

@@ -157,15 +157,17 @@ def pending_note(folder: Path) -> str:
     )
 
 
-def recorded_keys(folder: Path) -> set[str]:
-    """Keys of a paper's records; a run may be in two tables."""
+def recorded_keys(folder: Path, profile: str | None = None) -> set[str]:
+    """Keys of a paper's records, of one profile or all; a run may be in two tables."""
     keys = set()
     for file in folder.glob("*.json"):
         if file.name == "verdicts.json":
             continue
         content = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(content, list):  # a table of records, or of verdicts
-            keys |= {record["key"] for record in content if "key" in record}
+            for record in content:
+                if "key" in record and profile in (None, record["profile"]):
+                    keys.add(record["key"])
     return keys
 
 

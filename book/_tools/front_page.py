@@ -80,13 +80,16 @@ def findings() -> str:
     """A sentence with the tally of all verdicts, and a list of three findings."""
     judged = claims_of_papers()
     counts = tally(claim for claims in judged.values() for claim in claims)
-    runs = sum(len(recorded_keys(BOOK / "results" / paper)) for paper in PAPERS)
+    folders = [BOOK / "results" / paper for paper in PAPERS]
+    runs = sum(len(recorded_keys(folder)) for folder in folders)
+    large = sum(len(recorded_keys(folder, "paper")) for folder in folders)
     lines = [
         f"**{sum(counts.values())} claims judged by one rule**: "
         f"{counts['holds']} hold, {counts['fails']} fail, {counts['open']} are open, "
         f"{counts['not testable']} cannot be tested here. Behind the book are "
-        f"{runs:,} recorded runs, nearly all much smaller than the papers'; each "
-        "chapter says by how much. Three findings:",
+        f"{runs:,} recorded runs. In the papers' own settings are {large:,} of them, "
+        "most of these on small drawn data; the others are smaller, and each chapter "
+        "says by how much. Three findings:",
         "",
     ]
     for paper, statement, words in FINDINGS:

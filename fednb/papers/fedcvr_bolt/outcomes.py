@@ -86,35 +86,18 @@ def area(course: DataFrame, value: str, start: int) -> float:
     return float(np.trapezoid(y, x) / (x[-1] - x[0]))
 
 
-def regression(profile: str | None = None) -> DataFrame:
-    """Table 1's runs, and those with one switch at a time.
-
-    They are those of a profile; by default at `largest_scale`.
-    """
-    names = (*REGRESSION, "table1_parts")
-    profile = profile or largest_scale(names)
-    frame = records(*names, profile=profile)
+def regression(profile: str = "paper") -> DataFrame:
+    """Table 1's runs, and those with one switch at a time."""
+    frame = records(*REGRESSION, "table1_parts", profile=profile)
     frame["log_mse"] = np.log(frame["mse"])
     frame["log_unrest"] = np.log(frame["unrest"])
     return frame.assign(scale=SCALES[profile])
 
 
-def synthetic(profile: str | None = None) -> DataFrame:
-    """The runs on Synthetic(1, 1), under one name; by default at `largest_scale`."""
-    profile = profile or largest_scale(SYNTHETIC)
+def synthetic(profile: str = "paper") -> DataFrame:
+    """The runs on Synthetic(1, 1), under one name."""
     frame = records(*SYNTHETIC, profile=profile)
     return frame.assign(dataset="synthetic", scale=SCALES[profile])
-
-
-def largest_scale(names: Sequence[str]) -> str:
-    """The profile ``paper`` if all runs of some tables are recorded in it, else
-    ``laptop``.
-    """
-    for name in names:
-        done = tables.by_key(results(PAPER) / f"{name}.json")
-        if any(task.key not in done for task in tasks.TABLES[name]("paper")):
-            return "laptop"
-    return "paper"
 
 
 def images(setting: str = "α = 0.1") -> DataFrame:

@@ -27,9 +27,10 @@ def scale_of_runs() -> str:
     rounds = frame["course"].iloc[0]["round"].max()
     words = (
         f"Regression at {frame['scale'].iloc[0]}: 100 clients, 10 a round, {rounds} "
-        f"rounds, {seeds(frame)} (the paper: 100 rounds). Images at laptop scale: "
-        f"{laptop}, {laptop.samples:,} images, {len(laptop.seeds)} seeds (the paper: "
-        "100 clients, 10 a round, 100 rounds, all images)."
+        f"rounds, {seeds(frame)}; the runs that we watched have "
+        f"{laptop.drawn.rounds} rounds. Images at laptop scale: {laptop}, "
+        f"{laptop.samples:,} images, {len(laptop.seeds)} seeds (the paper: 100 "
+        "clients, 10 a round, 100 rounds, all images)."
     )
     for dataset in ("mnist", "cifar10"):
         own = outcomes.own_scale(dataset)
@@ -131,7 +132,7 @@ def alone_in_words() -> str:
         words.append(f"D = {D}: {', '.join(each)}.")
     return (
         "Which change of *corrected* does it? Each alone, against the error as "
-        f"released. {' '.join(words)} So it is the weight of the coalition."
+        f"released. {' '.join(words)} So it is mostly the weight of the coalition."
     )
 
 
