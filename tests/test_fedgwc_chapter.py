@@ -1013,15 +1013,14 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
     assert equal == {"2 clusters"}
     claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-    names = [claim.statement for claim in claims[:6]]
-    assert names == [
-        f"Separates visual domains: {setting} (rule as {rule})"
-        for setting in ("noise, σ = 3", "blur, 6 pixels")
+    names = [claim.statement for claim in claims[:3]]
+    assert names == [  # noise drawn once for each image is not judged
+        f"Separates visual domains: blur, 6 pixels (rule as {rule})"
         for rule in ("released", "printed", "corrected")
     ]
     assert {claim.verdict for claim in claims} == {"open"}  # a single seed
-    assert {claim.interval.mean for claim in claims[6:]} == {0.7}  # adjusted: levels
-    assert claims[6].unit == "adjusted Rand index"
+    assert {claim.interval.mean for claim in claims[3:]} == {0.7}  # adjusted: levels
+    assert claims[3].unit == "adjusted Rand index"
     assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
     assert fedgwc.shown.seeds_of_looks(runs) == (
         "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
@@ -1032,14 +1031,12 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.outcomes.looks()["seed"]) == {*range(3, seed + 1)}
         claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-        assert {claim.verdict for claim in claims[3:]} == {verdict}
-        assert {claim.verdict for claim in claims[:3]} == {"open"}  # noise
-    assert "by heart" in claims[0].why and claims[0].why.endswith("holds")
+        assert {claim.verdict for claim in claims} == {verdict}
     judged = fedgwc.claims.headlines(claims)
-    assert len(judged) == 6  # as released and as printed
+    assert len(judged) == 4  # as released and as printed
     assert not any("corrected" in claim.statement for claim in judged)
     words = fedgwc.claims.on_looks(claims)
-    assert "- as released: noise, σ = 3 *open*; blur, 6 pixels *holds*; three" in words
+    assert "- as released: blur, 6 pixels *holds*; three levels *holds*" in words
     assert words.endswith("three levels *holds*") and "ε = 6e-05" in words
     assert fedgwc.claims.on_looks([]) == ""
 
@@ -1055,7 +1052,7 @@ def looked(tmp_path, monkeypatch):
     here = outcomes.common.results("fedgwc")
     known = store.read(here / "longer.json")[0]
     for file in here.glob("*.json"):
-        if file.name.split(".")[0] != "looks":
+        if file.name.split(".")[0] not in fedgwc.outcomes.LOOKED:
             (tmp_path / file.name).symlink_to(file)
     (tmp_path / "looks.json").write_text("")
     split = {"rand": 1.0, "ari": 1.0, "was": 0.9, "wadb": 0.5, "clusters": 3}
@@ -1123,7 +1120,7 @@ def test_the_page_takes_looks_in_by_itself(looked):
     words, picture, _, table, verdicts = shown_by("outcomes.looks()", judged)
     assert "One of the three seeds is run so far; with ε = 6e-05" in words
     assert len(picture.axes) == 5 and len(table) == 6
-    assert "as released: noise, σ = 3 *open*" in verdicts
+    assert "as released: blur, 6 pixels *open*" in verdicts
     looked(4)
     looked(5)
     assert "All three seeds are run" in shown_by("outcomes.looks()")[0]

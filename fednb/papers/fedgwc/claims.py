@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import tables
-from ...claims import Claim, Interval, effect, exactly, left_open, mean_of
+from ...claims import Claim, Interval, effect, exactly, mean_of
 from ...methods import FedGWC
 from . import outcomes, priors, theory
 
@@ -331,13 +331,7 @@ def homogeneous() -> Claim:
 # --- Tables 4 and 7: visual domains; and levels, with every look of each rule ---
 
 
-NOISE = "noise anew, σ = 3"  # settings of ``noise_anew`` and of ``looks``
-NOISE_ONCE = "noise, σ = 3"
-STRONG = (NOISE, NOISE_ONCE, "blur, 6 pixels")
-NOISE_IS_FIXED = (
-    "our noise is drawn once for each image, so that clients can learn it by heart; "
-    "the authors' code draws it anew at every access"
-)
+STRONG = ("noise anew, σ = 3", "blur, 6 pixels")  # the settings that are judged
 RULE_JUDGED = "ε = 6e-05"  # the middle one of the three fixed before the first run
 # The rules that are judged, and their names in the runs. The printed one was added
 # after a look, at the wish of a reader in the authors' place.
@@ -358,32 +352,16 @@ def domains() -> list[Claim]:
     each strength by itself. So a rule that notices one of them is not held to fail for
     missing the other, and the paper's sentence holds as far as one of them does.
 
-    Settled after a look at three seeds with noise drawn once: there noise stays open,
-    whatever they say, because clients may learn it by heart. The authors draw it anew
-    at every access. Settled before any run with noise drawn anew: once there are such
-    runs, noise is judged by them, as blur is, and by no others.
+    Noise was first drawn once for each image, and after a look at three seeds we left
+    it open, because clients may learn such noise by heart; the authors' code draws it
+    anew at every access. Settled before any run with noise drawn anew: noise is judged
+    by these, as blur is, and by no others.
     """
-    statement = "Separates visual domains"
-    found = {}
+    found = []
     for setting in STRONG:
-        name = f"{statement}: {setting}"
-        found[setting] = at_first_split(name, "Tables 4, 7", setting, printed=0.5)
-    if found[NOISE]:
-        del found[NOISE_ONCE]
-    else:
-        open_ones = [left_open(claim, NOISE_IS_FIXED) for claim in found[NOISE_ONCE]]
-        found[NOISE_ONCE] = open_ones
-    judged = [claim for claims in found.values() for claim in claims]
-    if judged:
-        return judged
-    made = outcomes.domains().query("row == 'FedGWC'")
-    splits = int((made["clusters"] > 1).sum())
-    reason = (
-        f"{splits} of {len(made)} runs split, in the last 20 of 150 rounds: a pair "
-        "of clients has met about 5 times by then, in the paper's runs 91 times on "
-        "CIFAR-10 and 182 times on CIFAR-100"
-    )
-    return [Claim(statement, "Tables 4, 7", reason=reason)]
+        statement = f"Separates visual domains: {setting}"
+        found += at_first_split(statement, "Tables 4, 7", setting, printed=0.5)
+    return found
 
 
 def by_level_long() -> list[Claim]:

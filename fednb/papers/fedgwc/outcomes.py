@@ -585,6 +585,11 @@ def judged_rules(runs: DataFrame) -> DataFrame:
     return runs[~runs["rule"].str.endswith((least, most))]
 
 
+def with_each_epsilon(runs: DataFrame) -> DataFrame:
+    """Of the runs of ``looks`` those of the rules that were run with three ε."""
+    return runs[~runs["rule"].str.startswith("printed")]
+
+
 def looked_rivals() -> DataFrame | None:
     """IFCA and FeSEM in the tables ``LOOKED``, whole seeds only; None if none."""
     import pandas as pd
