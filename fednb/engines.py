@@ -36,10 +36,25 @@ class Failure(NamedTuple):
     why: str
 
 
-def serial(tasks: Sequence[Any], work: Work) -> Outcomes:
+def serial(tasks: Sequence[Any], work: Work, folder: Path) -> Outcomes:
     """Do one task after the other in this process."""
-    for task in tasks:
+    waiting = deque(tasks)
+    while waiting:
+        task = take_next(waiting, folder)
         yield task, work(task)
+
+
+def take_next(waiting: deque[Any], folder: Path) -> Any:
+    """Take out the first task that no other sweep is doing; the first, if all are.
+
+    So two sweeps of one table share its runs, and one of them finishes what the other
+    left behind.
+    """
+    for task in waiting:
+        if not store.is_under_way(folder, task.key):
+            waiting.remove(task)
+            return task
+    return waiting.popleft()
 
 
 # --- processes on this machine ------------------------------------------------------
@@ -63,7 +78,7 @@ def local(
         while waiting or any(worker.task is not None for worker in workers):
             for worker in workers:
                 if worker.task is None and waiting:
-                    worker.start(waiting.popleft(), work)
+                    worker.start(take_next(waiting, folder), work)
             busy = [worker for worker in workers if worker.task is not None]
             futures = [worker.future for worker in busy]
             loky.wait(futures, timeout=TICK, return_when="FIRST_COMPLETED")

@@ -312,6 +312,12 @@ def heartbeat(folder: Path, key: str) -> tuple[int, float] | None:
         return None
 
 
+def is_under_way(folder: Path, key: str) -> bool:
+    """Whether a process that is alive seems to be doing this run right now."""
+    beat = heartbeat(folder, key)
+    return beat is not None and beat[1] < FRESH
+
+
 def forget(folder: Path, key: str) -> None:
     """Remove a run's checkpoint and heartbeat."""
     for ending in ("npz", "round"):
@@ -331,8 +337,7 @@ def _finished(folder: Path) -> Iterator[dict[str, Any]]:
 def _tidy(folder: Path) -> None:
     """Remove what dead processes left behind, and the folder if nothing is in it."""
     for file in folder.glob("*.round"):
-        beats = heartbeat(folder, file.stem)
-        if beats is None or beats[1] > FRESH:
+        if not is_under_way(folder, file.stem):
             file.unlink(missing_ok=True)
     clean_temporary(folder)
     clean_temporary(folder.parent)

@@ -259,7 +259,6 @@ def sweep(
     folder = store.runs_folder(path)
     done = store.finished(path)
     todo = list({task.key: task for task in mine if task.key not in done}.values())
-    todo.sort(key=lambda task: _elsewhere(folder, task))
     failures: list[str] = []
     if todo:
         _check_writable(folder)
@@ -402,7 +401,7 @@ def _outcomes(
     if engine == "slurm":
         return engines.slurm(todo, work, n_jobs or 100, folder, address)
     if jobs == 1:
-        return engines.serial(todo, partial(work, tell=look.tell))
+        return engines.serial(todo, partial(work, tell=look.tell), folder)
     return engines.local(todo, work, jobs, folder, stall)
 
 
@@ -504,12 +503,6 @@ def _share(part: tuple[int, int]) -> slice:
     if not 1 <= i <= n:
         raise ValueError(f"sweep(part={part}): need (i, n) with 1 <= i <= n")
     return slice(i - 1, None, n)
-
-
-def _elsewhere(folder: Path, task: Task) -> bool:
-    """Whether another sweep seems to be doing this run right now."""
-    beat = store.heartbeat(folder, task.key)
-    return beat is not None and beat[1] < store.FRESH
 
 
 def _check_writable(folder: Path) -> None:

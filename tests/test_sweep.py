@@ -327,6 +327,22 @@ def test_two_sweeps_of_one_table_share_the_work(tmp_path):
     assert [f.name for f in tmp_path.iterdir() if f.is_file()] == ["table.json"]
 
 
+def test_runs_that_another_sweep_is_doing_come_last(tmp_path):
+    first, second, third, fourth = tasks()
+    done = []
+
+    def work(task):
+        if task is first:  # meanwhile another sweep begins two runs, and one dies
+            store.beat(tmp_path, second.key, 1)
+            store.beat(tmp_path, third.key, 1)
+            long_ago = time.time() - 2 * store.FRESH
+            os.utime(tmp_path / f"{third.key}.round", (long_ago, long_ago))
+        done.append(task)
+
+    list(engines.serial([first, second, third, fourth], work, tmp_path))
+    assert done == [first, third, fourth, second]
+
+
 # --- disks ---------------------------------------------------------------------------
 
 
