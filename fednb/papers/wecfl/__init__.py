@@ -9,6 +9,7 @@
 | `tasks` | the runs behind its tables |
 | `theory` | what can be checked without data |
 | `words` | sentences of its chapter that numbers complete |
+| `__main__` | writes the records that need no training |
 | `printed.csv` | the paper's own numbers |
 """
 

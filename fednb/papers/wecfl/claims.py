@@ -534,7 +534,7 @@ def of_the_geometry() -> list[Claim]:
             replicates=f"{len(cifar)} seeds, CIFAR-10, K = 10; centres {levels[0]:.3f} "
             f"(paper about 0.93), members {levels[1]:.4f} (paper above 0.999)",
         ),
-        *above_0999(),
+        above_0999(),
         in_figure_4(
             "Members of a cluster have cosines above 0.999, on average",
             "8.3, Figure 4",
@@ -555,7 +555,7 @@ def of_the_geometry() -> list[Claim]:
             unit="= minus B of the worst cluster after the last round "
             f"(our line: {CLOSE_TO_ZERO})",
             replicates=f"{ten['seed'].nunique()} seeds, both data sets averaged, "
-            f"K = 10; {outcomes.which_steps()}{outcomes.at_least()}",
+            f"K = 10; {outcomes.WHICH_STEPS}",
             scale=LAPTOP,
         ),
         course(
@@ -564,33 +564,29 @@ def of_the_geometry() -> list[Claim]:
             falls,
             threshold=1.0,
             unit="= B after the first round / B after the last "
-            f"({outcomes.which_steps()})",
+            f"({outcomes.WHICH_STEPS})",
         ),
     ]
 
 
-def above_0999() -> list[Claim]:
-    """Figure 4, right: all cosines of one cluster's members; [] until ``steps`` is run.
+def above_0999() -> Claim:
+    """Figure 4, right: all cosines of one cluster's members.
 
     Ours is the largest cluster of each seed.
     """
-    if not outcomes.made("steps"):
-        return []
     runs = outcomes.steps()
     runs = runs[runs["dataset"].eq("cifar10")]
     least = [min(map(min, matrix)) for matrix in runs["cosines_members"]]
     sizes = ", ".join(str(len(matrix)) for matrix in runs["cosines_members"])
-    return [
-        Claim(
-            "Any two members of a cluster have a cosine above 0.999",
-            "8.3, Figure 4",
-            mean_of([1000 * (cosine - 0.999) for cosine in least]),
-            unit="thousandths above 0.999, least of all pairs",
-            replicates=f"{len(runs)} seeds, CIFAR-10, K = 10, the largest cluster "
-            f"({sizes} members)",
-            scale=LAPTOP,
-        )
-    ]
+    return Claim(
+        "Any two members of a cluster have a cosine above 0.999",
+        "8.3, Figure 4",
+        mean_of([1000 * (cosine - 0.999) for cosine in least]),
+        unit="thousandths above 0.999, least of all pairs",
+        replicates=f"{len(runs)} seeds, CIFAR-10, K = 10, the largest cluster "
+        f"({sizes} members)",
+        scale=LAPTOP,
+    )
 
 
 def by_factors(values: Sequence[tuple[int, float]]) -> Interval:
@@ -864,9 +860,7 @@ def closer_on_cifar() -> Claim:
 
 
 def of_unweighted_averages() -> list[Claim]:
-    """FeSEM as Eq. 2 has it: all members count alike; [] until it is run."""
-    if not outcomes.made("averages"):
-        return []
+    """FeSEM as Eq. 2 has it: all members count alike."""
     ask = partial(compared, where="ours", among=clustered, ours=True)
     plain = "FeSEM, unweighted averages"
     return [
@@ -894,9 +888,7 @@ def beyond_labels(K: int) -> Claim:
 
 
 def of_the_slip() -> list[Claim]:
-    """The released IFCA part by part; [] until it is run."""
-    if not outcomes.made("choices"):
-        return []
+    """The released IFCA part by part."""
     runs = outcomes.ifca_runs()
     moves = {
         row: [len(outcomes.changes(course)) for course in courses]

@@ -455,19 +455,17 @@ def snapshots(frame: DataFrame, dataset: str, K: int, seed: int = 0) -> Figure:
     """Figures 5, 7 and 8 from records: t-SNE of what clients send next.
 
     After t rounds of clustering, so in round t + 1, and coloured by the clusters in
-    which they trained. Once ``steps`` is run, round 1 comes first, coloured by the
-    clusters that were made of it.
+    which they trained. Round 1 comes first, coloured by the clusters that were made of
+    it.
     """
     from matplotlib.figure import Figure
 
     plots.style()
     course = one_run(frame, dataset, K, seed)["course"]
-    pictures = []
-    for _, line in course.iloc[:5].iterrows():
+    sent = one_run(outcomes.steps(), dataset, K, seed)["first_plane"]
+    pictures = [(1, sent, course["labels"].iloc[0])]
+    for _, line in course.iloc[:4].iterrows():
         pictures.append((line["round"] + 1, line["plane"], line["labels"]))
-    if outcomes.made("steps"):
-        sent = one_run(outcomes.steps(), dataset, K, seed)["first_plane"]
-        pictures = [(1, sent, course["labels"].iloc[0]), *pictures[:4]]
     fig = Figure(figsize=(WIDTH, 2))
     axes = fig.subplots(1, len(pictures), squeeze=False)[0]
     for ax, (t, plane, labels) in zip(axes, pictures, strict=True):

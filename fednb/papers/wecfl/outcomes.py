@@ -24,7 +24,6 @@ DATASETS = {"fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CLUSTER_WISE = ("α = (0.1, 10)", "(3, 2)-class")
 CLIENT_WISE = ("α = 0.1", "2-class")
 SETTINGS = (*CLUSTER_WISE, *CLIENT_WISE)
-HALVES = ("table2_alpha", "table2_class", "table5_alpha", "table5_class")
 OWN_SCALE = {
     "scale_cifar10_class": ("cifar10", "(3, 2)-class"),
     "scale_cifar10_alpha": ("cifar10", "α = (0.1, 10)"),
@@ -33,6 +32,8 @@ OWN_SCALE = {
 SAME_CLASSES = "scale_same_classes"
 # the rows of that table
 WITH_SAME_CLASSES = ("Same pair of classes", "WeCFL, K = pairs of classes")
+# at which of a round's local steps our B is taken, in words
+WHICH_STEPS = "the largest of a round's local steps"
 LAPTOP = f"laptop scale ({SCALES['laptop']})"
 OWN = f"the paper's scale ({SCALES['paper']})"
 
@@ -70,22 +71,12 @@ def with_halves(frame: DataFrame) -> DataFrame:
     return pd.concat([few, frame.drop(columns=[*names])], ignore_index=True)
 
 
-def made(table: str) -> bool:
-    """Whether a table has records."""
-    return (results("wecfl") / f"{table}.json").exists()
-
-
 @cache
 def both() -> DataFrame:
-    """Tables 2 and 5 at laptop scale: the paper's rows and our controls.
-
-    FeSEM with unweighted averages is among them once it is run.
-    """
+    """Tables 2 and 5 at laptop scale: the paper's rows and our controls."""
     import pandas as pd
 
-    names = [*HALVES]
-    if made("averages"):
-        names.append("averages")
+    names = [*deals.DEALT, "averages"]
     frame = with_halves(pd.concat(records(name) for name in names))
     frame = with_majority(frame, "laptop")
     last = frame["row"].eq("Oracle clusters")
@@ -194,23 +185,18 @@ def curves(figure: str) -> dict[str, list[DataFrame]]:
 
 
 def ifca_runs() -> dict[str, list[DataFrame]]:
-    """The curves of Figure 2, and of the released IFCA's parts once they are run."""
-    runs = curves("figure2")
-    if made("choices"):
-        runs |= curves("choices")
-    return runs
+    """The curves of Figure 2, and of the released IFCA's parts."""
+    return curves("figure2") | curves("choices")
 
 
 def geometry() -> DataFrame:
     """The runs behind Figures 4, 5, 7 and 8, with their curves.
 
-    B of a round is that of the worst cluster where the round begins. Once ``steps`` is
-    run, it is the largest of the round's Q steps, ``B_median`` is that of the median
-    cluster, and ``B_first`` has what B is at the first step.
+    B of a round is that of the worst cluster, the largest of the round's Q steps.
+    ``B_median`` is that of the median cluster, and ``B_first`` has what B of the worst
+    cluster is at the first step.
     """
     frame = read("wecfl", "geometry", TABLES["geometry"]("laptop"), course=True)
-    if not made("steps"):
-        return frame
     for course, path in zip(frame["course"], steps()["course"], strict=True):
         worst = [np.max(B, axis=0) for B in path["B_steps"]]  # (C,) for each round
         course["B_first"] = course["B"]
@@ -231,20 +217,6 @@ def steps() -> DataFrame:
     for name in ("cosines_centres", "cosines_members", "first_plane"):
         frame[name] = [found[task.key]["metrics"]["final"][name] for task in tasks]
     return frame
-
-
-def which_steps() -> str:
-    """At which of a round's local steps our B is taken, in words."""
-    if made("steps"):
-        return "the largest of a round's local steps"
-    return "at the first of a round's local steps"
-
-
-def at_least() -> str:
-    """What that means for Eq. 5's B, which is the largest of all steps."""
-    if made("steps"):
-        return ""
-    return ", so B of Eq. 5 is at least this"
 
 
 def mean_over_seeds(frame: DataFrame, by: list[str], value: str) -> DataFrame:
@@ -604,7 +576,7 @@ def ifca_gaps() -> tuple[tables.Table, str]:
 def standing_in() -> set[tuple[Any, ...]]:
     """Cells and rows of Tables 2 and 5 with runs that await their successors."""
     found = set()
-    for table in HALVES:
+    for table in deals.DEALT:
         tasks = TABLES[table]("laptop")
         due = tables.pending(tasks, results("wecfl") / f"{table}.json")
         for task in tasks:
@@ -696,9 +668,8 @@ def geometry_table(frame: DataFrame) -> tables.Table:
         "to_centre": "client to centre",
         "between": "least distance of centres",
         "B": "B, worst cluster",
+        "B_median": "B, median cluster",
     }
-    if made("steps"):
-        names["B_median"] = "B, median cluster"
     rows = []
     for (dataset, row), runs in frame.groupby(["dataset", "row"], sort=False):
         for place in (0, -1):
@@ -708,7 +679,7 @@ def geometry_table(frame: DataFrame) -> tables.Table:
             head += f"after round {ends[0]['round']}"
             rows.append([head, *(f"{x:.3f}" for x in means)])
     caption = f"Clients and centres on α = (0.1, 10), mean of the seeds; {LAPTOP}. "
-    caption += f"B: {which_steps()}; the worst client of a cluster, on all samples of "
+    caption += f"B: {WHICH_STEPS}; the worst client of a cluster, on all samples of "
     caption += "a client, with BatchNorm as in training. Cosines are means over all "
     caption += "dense layers and all pairs; the paper speaks of every pair of one "
     caption += "cluster. Its Figure 4 names no data set; in the released code its "
@@ -716,7 +687,7 @@ def geometry_table(frame: DataFrame) -> tables.Table:
     return number_table(["", *names.values()], rows, caption)
 
 
-# --- what pictures show, in words -----------------------------------------------------
+# --- counts for the text --------------------------------------------------------------
 
 
 def exact_recoveries() -> dict[str, int]:

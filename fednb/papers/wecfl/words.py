@@ -90,10 +90,8 @@ def alone_at_own_scale() -> str:
 
 
 def with_the_same_classes() -> str:
-    """What sharing brings those who hold the same classes; "" until it is run."""
+    """What sharing brings those who hold the same classes."""
     wide = outcomes.company_by_seed()
-    if not len(wide):
-        return ""
     gain = 100 * (wide["WeCFL, K = pairs of classes"] - wide["LocalOnly"]).mean()
     seeds = outcomes.number_of_seeds(wide.reset_index())
     return (
@@ -129,14 +127,12 @@ def about_ifca(of: Mapping[str, Claim]) -> str:
 
 
 def cost_of_the_slip(judged: Mapping[str, Claim]) -> str:
-    """What the slip costs the released IFCA, for the summary; "" until it is run."""
+    """What the slip costs the released IFCA, for the summary."""
     costs = [
         mean(claim)
         for name, claim in judged.items()
         if name.startswith("The slip makes the released IFCA less accurate")
     ]
-    if not costs:
-        return ""
     ends = f"{min(costs):.0f} to {max(costs):.0f}"
     return f" In the one setting where we took it apart, the slip costs {ends} points."
 
@@ -180,7 +176,7 @@ def size_of_b() -> str:
         "is not close to zero at laptop scale: in the worst cluster it is "
         f"{min(starts):.1f} to {max(starts):.1f} after the first round and "
         f"{min(ends):.1f} to {max(ends):.1f} after the last "
-        f"({outcomes.which_steps()}{outcomes.at_least()})."
+        f"({outcomes.WHICH_STEPS})."
     )
 
 
@@ -206,15 +202,13 @@ def b_in_words(frame: DataFrame) -> str:
     courses = frame["course"]
     least = min(course["B"].min() for course in courses)
     least = math.floor(10 * least) / 10  # not rounded up: no B is below it
-    which = f"{outcomes.which_steps()}{outcomes.at_least()}"
-    words = f"*B* of the worst cluster ({which}) is {least} or more after every round "
-    words += "of every run. It ends higher than it began in "
-    words += f"{grown_in_words(frame)}."
-    if outcomes.made("steps"):
-        ends = [course["B_median"].iloc[-1] for course in courses]
-        words += f" In the median cluster it ends at {min(ends):.1f} to "
-        words += f"{max(ends):.1f}."
-    return words
+    ends = [course["B_median"].iloc[-1] for course in courses]
+    return (
+        f"*B* of the worst cluster ({outcomes.WHICH_STEPS}) is {least} or more after "
+        "every round of every run. It ends higher than it began in "
+        f"{grown_in_words(frame)}. In the median cluster it ends at {min(ends):.1f} to "
+        f"{max(ends):.1f}."
+    )
 
 
 def grown_in_words(frame: DataFrame) -> str:
@@ -222,13 +216,11 @@ def grown_in_words(frame: DataFrame) -> str:
     parts = []
     for dataset, runs in frame.groupby("dataset", sort=False)["course"]:
         parts.append(f"{_grown(runs, 'B')} on {outcomes.DATASETS[dataset]}")
-    words = " and ".join(parts)
-    if outcomes.made("steps"):
-        words += f" (at a round's first step alone: in {_grown(frame['course'])})"
-    return words
+    first = _grown(frame["course"], "B_first")
+    return f"{' and '.join(parts)} (at a round's first step alone: in {first})"
 
 
-def _grown(courses: Series, name: str = "B_first") -> str:
+def _grown(courses: Series, name: str) -> str:
     """In how many courses a number ends higher than it began, such as "2 of 3 runs"."""
     grown = sum(course[name].iloc[-1] > course[name].iloc[0] for course in courses)
     return f"{grown} of {len(courses)} runs"
@@ -236,16 +228,13 @@ def _grown(courses: Series, name: str = "B_first") -> str:
 
 def colours_in_words(frame: DataFrame) -> str:
     """What the colours of `figures.snapshots` are, and how right the first are."""
-    words = "Colours are the clusters in which clients trained; round 1, before which "
-    words += "there were none, is not shown."
-    if outcomes.made("steps"):
-        words = "Colours are clusters: in round 1 those that were made of it, later "
-        words += "those in which clients trained."
     ten = frame[frame["dataset"].eq("fashion_mnist") & frame["K"].eq(10)]
     first = ", ".join(f"{course['ari'].iloc[0]:.2f}" for course in ten["course"])
     return (
-        f"{words} The clusters made of round 1, the fair witness, have an adjusted "
-        f"Rand index of {first} (seeds {', '.join(map(str, ten['seed']))})."
+        "Colours are clusters: in round 1 those that were made of it, later those in "
+        "which clients trained. The clusters made of round 1, the fair witness, have "
+        f"an adjusted Rand index of {first} (seeds "
+        f"{', '.join(map(str, ten['seed']))})."
     )
 
 
@@ -271,17 +260,6 @@ def torn_and_merged(frame: DataFrame) -> str:
 
 
 # --- beside the tables ----------------------------------------------------------------
-
-
-def awaited() -> str:
-    """What the runs at the paper's own scale will decide; "" once there are some."""
-    if len(outcomes.own_scale()):
-        return ""
-    return (
-        "Runs at the paper's own scale (CIFAR-10, (3, 2)-class) will show there "
-        "WeCFL's leads over FeSEM, IFCA, FedAvg and training alone. Told from single "
-        "rounds, a run takes 20 to 50 minutes of one core."
-    )
 
 
 def leads_over_fesem(judged: Sequence[Claim]) -> str:
@@ -318,8 +296,6 @@ def leads_at_own_scale() -> str:
 
 def weights_in_averages(judged: Mapping[str, Claim]) -> str:
     """What FeSEM's weighted averages add, as the end of a sentence."""
-    if claims.WEIGHTED_AVERAGES not in judged:
-        return "what that adds we have not run"
     adds, alike, lead = (
         f"{signed(mean(judged[name]))} ({judged[name].verdict})"
         for name in (claims.WEIGHTED_AVERAGES, claims.CLIENTS_ALIKE, claims.EQUATION_2)
@@ -367,10 +343,8 @@ def alone_at_both_scales() -> str:
 
 
 def company_in_words() -> str:
-    """What `company` shows, in a sentence; "" without runs."""
+    """What `outcomes.company` shows, in a sentence."""
     frame = outcomes.company()
-    if not len(frame):
-        return ""
     means = (
         outcomes.for_dots(frame)
         .groupby("line", sort=False)[["classes", ACCURACY]]
@@ -400,15 +374,13 @@ def ifca_at_own_scale() -> str:
 
 
 def slip_in_words(judged: Sequence[Claim]) -> str:
-    """The released IFCA part by part, as Markdown; "" until it is run."""
+    """The released IFCA part by part, as Markdown."""
     asked = {claim.statement for claim in claims.of_the_slip()}
     parts = []
     for claim in judged:
         if claim.statement in asked:
             effect = f"{signed(mean(claim))} {claim.unit}"
             parts.append(f"- {claim.statement}: {effect} ({claim.verdict}).")
-    if not parts:
-        return ""
     head = "Part by part, in Figure 2's setting, three seeds:"
     return "\n".join([head, "", *parts, "", slip_beside_print()])
 
@@ -454,14 +426,7 @@ def look_at_b(judged: Sequence[Claim]) -> str:
 
 def not_run() -> str:
     """What is not run yet, as Markdown; "" if all is."""
-    waiting = {
-        "averages": "FeSEM with unweighted averages (Eq. 2)",
-        "steps": "*B* over all *Q* steps, and in the median cluster; Figure 4 as heat "
-        "maps, and round 1 of Figures 7 and 8, for the networks",
-        "choices": "the parts of the released IFCA one by one, which would part the "
-        "slip from the choice by three batches",
-    }
-    left = [words for table, words in waiting.items() if not outcomes.made(table)]
+    left = []
     for table, (dataset, setting) in outcomes.OWN_SCALE.items():
         planned = len({task.seed for task in TABLES[table]("paper")})
         missing = planned - outcomes.own_cell(dataset, setting)["seed"].nunique()
