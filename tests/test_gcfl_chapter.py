@@ -791,7 +791,7 @@ def test_parts_are_judged_where_the_paper_has_its_number_of_clusters(monkeypatch
     """Made up: places are worth 20 points and a cluster, the other parts nothing."""
     runs = gcfl.outcomes.crossed()
     whole = runs[runs["row"] == "GCFL"]
-    made = [whole.assign(row=row) for row in ("GCFL", *gcfl.claims.PARTS)]
+    made = [whole.assign(row=row) for row in ("GCFL", *gcfl.claims.CLAIM_OF_PART)]
     made = pd.concat(made, ignore_index=True)
     made.loc[made["row"] == "Param-space", ["accuracy", "clusters"]] -= [0.2, 1.0]
     monkeypatch.setattr(gcfl.outcomes, "crossed", lambda: made)

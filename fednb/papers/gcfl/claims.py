@@ -102,7 +102,7 @@ PLACES = "Locations help, against parameters"
 WAIT = "A wait before the first clustering helps"
 MOST = "The shield matters more than places and normalisation"
 NEEDED = "More accurate than without places, normalisation or shield"
-PARTS = {  # rows of Table 5: what they are to show
+CLAIM_OF_PART = {  # rows of Table 5: what they are to show
     "Massless": "Mass helps",
     "Param-space": PLACES,
     "w/o symmetric normalization": NORMALISED,
@@ -110,7 +110,7 @@ PARTS = {  # rows of Table 5: what they are to show
     "No δ_init": WAIT,
 }
 UNPRINTED = {"Massless": BY_WEIGHTS, "No δ_init": BY_START}  # why they stay open
-COMPARED = [row for row in PARTS if row not in UNPRINTED]
+COMPARED = [row for row in CLAIM_OF_PART if row not in UNPRINTED]
 MORE_DATA = "With more data"
 HEADLINES = {  # of the abstract and the introduction's list of contributions, in words
     BEST: "Best of the methods that train as much",
@@ -680,7 +680,7 @@ def _convergence(runs: DataFrame) -> list[Claim]:
 def ablations() -> list[Claim]:
     """What each part is worth, and what it does to the number of clusters."""
     return [
-        *(part_helps(row, *at_papers_number([row])) for row in PARTS),
+        *(part_helps(row, *at_papers_number([row])) for row in CLAIM_OF_PART),
         most_essential(*at_papers_number(COMPARED)),
         all_needed(*at_papers_number(COMPARED)),
         fewer_without_masses(*at_papers_number(["Massless"])),
@@ -700,7 +700,7 @@ def part_helps(row: str, runs: DataFrame, scale: str) -> Claim:
     """GCFL is more accurate than without one part."""
     how: dict[str, Any] = {"replicates": pairs_of(runs), "scale": scale}
     printed = _printed_lead("5", row)
-    claim = Claim(PARTS[row], "4.4", lead_over(runs, row), printed, **how)
+    claim = Claim(CLAIM_OF_PART[row], "4.4", lead_over(runs, row), printed, **how)
     if row in UNPRINTED:
         return left_open(claim, UNPRINTED[row])
     return claim
@@ -1081,19 +1081,6 @@ def _rivals_mean_less_own(runs: DataFrame, value: str) -> tables.Pair:
     )
 
 
-def to_a_tenth(claim: Claim) -> str:
-    """The effect and its interval with one digit after the point."""
-    if claim.interval is None:
-        return "–"
-    return in_words(claim.interval)
-
-
-def in_words(interval: Interval) -> str:
-    """An effect with its interval, to a tenth."""
-    mean, low, high = interval
-    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})".replace("-", "−")
-
-
 def by_verdict(judged: Iterable[Claim]) -> list[Claim]:
     """The paper's claims, those with the same verdict together."""
     theirs = [claim for claim in judged if not claim.ours]
@@ -1110,7 +1097,7 @@ def by_local_work() -> tables.Table:
             continue
         seen = []
         for one in (claim, other):
-            seen.append(f"{to_a_tenth(one)}: {one.verdict}")
+            seen.append(f"{outcomes.in_words(one.interval)}: {one.verdict}")
         rows.append((claim.statement, *seen))
     heads = ("claim", "25 steps, five epochs", "5 steps, one epoch")
     words = "What one epoch a round would say by itself, where it says something else."
@@ -1124,7 +1111,7 @@ def beside_oracle() -> tables.Table:
     for build, runs in ((with_twenty, twenty), (_convergence, timed)):
         for claim, oracle in zip(build(runs), build(with_oracle(runs)), strict=True):
             paper = "–" if claim.printed is None else f"{claim.printed:+.1f}"
-            cells = [to_a_tenth(one) for one in (oracle, claim)]
+            cells = [outcomes.in_words(one.interval) for one in (oracle, claim)]
             name = claim.statement.replace(f", {EQUAL}", "")
             rows.append([f"{name} ({claim.unit})", paper, *cells])
     heads = ["", "paper", "true groups", "GCFL"]

@@ -194,7 +194,7 @@ def parts_over_zeta(judged_at: float) -> Figure:
                 ax.axhline(said, color=plots.INK, linestyle=":", lw=1.5)
             ax.axhline(0, color=plots.INK, lw=1)
             ax.axvspan(judged_at / 1.5, judged_at * 1.5, alpha=0.15, lw=0)
-        line[0].set_ylabel(words)
+        line[0].set_ylabel(words.replace(" in ", ",\n"))
     for ax, row in zip(axes[0], outcomes.PARTS, strict=True):
         ax.set_title(outcomes.PARTS[row].replace(" ", "\n", 1), fontsize=10)
     for ax in axes[-1]:

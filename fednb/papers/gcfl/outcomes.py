@@ -716,9 +716,9 @@ def lead_lines(
     return out
 
 
-WORTH = {  # what a part is worth: the measure, and its name in pictures
-    "accuracy": "accuracy,\npoints",
-    "balanced_accuracy": "balanced,\npoints",
+WORTH = {  # what a part is worth: the measure, in words
+    "accuracy": "accuracy in points",
+    "balanced_accuracy": "balanced in points",
     "clusters": "clusters",
 }
 
@@ -757,16 +757,17 @@ def worth_tables() -> list[tables.Table]:
         for row, name in PARTS.items():
             found = worth(row, value)
             said = printed_worth(row, value)
-            cells = ["–" if said is None else f"{said:+.1f}"]
-            cells += [_with_ends(found.get(zeta)) for zeta in zetas]
+            cells = ["–" if said is None else f"{said:+.1f}".replace("-", "−")]
+            cells += [in_words(found.get(zeta)) for zeta in zetas]
             rows.append([name, *cells])
-        measure = words.replace("\n", " in ").replace(",", "").capitalize()
-        out.append(common.number_table(heads, rows, f"{measure}: {caption}"))
+        whole = f"{words.capitalize()}: {caption}"
+        out.append(common.number_table(heads, rows, whole))
     return out
 
 
-def _with_ends(interval: Interval | None) -> str:
+def in_words(interval: Interval | None) -> str:
+    """An effect with its interval, to a tenth."""
     if interval is None:
         return "–"
     mean, low, high = interval
-    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})"
+    return f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})".replace("-", "−")

@@ -11,23 +11,22 @@ from . import outcomes
 from .claims import (
     ALONE,
     BEST,
+    CLAIM_OF_PART,
     COLLAPSE,
     MORE_DATA,
     MOST,
     NEEDED,
     NORMALISED,
     ONE_MODEL,
-    PARTS,
     PLACES,
     SHIELD,
     calibrated,
-    in_words,
     lead_over,
     over_best,
     pairs_of,
-    to_a_tenth,
     with_oracle,
 )
+from .outcomes import in_words
 from .tasks import TWENTY
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def in_short(judged: Iterable[Claim]) -> str:
     better = level["LocalOnly"] - level["GCFL"]
     collapses, helps = _interval(claims[COLLAPSE]), _interval(claims[SHIELD])
     zeta = calibrated(outcomes.crossed())
-    worths = [outcomes.worth(row, "accuracy") for row in PARTS]
+    worths = [outcomes.worth(row, "accuracy") for row in CLAIM_OF_PART]
     largest = max(abs(worth[zeta].mean) for worth in worths)
     anywhere = max(abs(one.mean) for worth in worths for one in worth.values())
     rest = 100 * runs.groupby("row")["restless"].mean()
@@ -155,7 +154,7 @@ def on_more_data(judged: Iterable[Claim]) -> str:
     leads = []
     for rival, name in shown.items():
         claim = named[f"{name[0].lower()}{name[1:]}"]
-        leads.append(f"{rival} by {to_a_tenth(claim)}")
+        leads.append(f"{rival} by {in_words(claim.interval)}")
     runs = outcomes.nearer()
     assert runs is not None
     return (
@@ -247,13 +246,13 @@ def on_the_parts(judged: Iterable[Claim]) -> str:
         "three rounds of twelve because we force it to. That is worth "
         f"{_worth('No δ_init')}. Open: how long one should wait hangs on δ_init."
         "\n\n"
-        f"*Together.* Taking away the shield costs {to_a_tenth(most)} points more "
-        "than taking away places or normalisation, whichever costs more; in the paper "
-        f"{most.printed:+.1f}: {_said(most)}. Over the best of these three variants "
-        f"GCFL is ahead by {to_a_tenth(every)}, in the paper {every.printed:+.1f}: "
-        f"{_said(every)}. Our kernels agree with plain loops, so we suspect the scale "
-        "before the method: twenty clients in five even groups may leave a part little "
-        "to mend."
+        f"*Together.* Taking away the shield costs {in_words(most.interval)} points "
+        "more than taking away places or normalisation, whichever costs more; in the "
+        f"paper {most.printed:+.1f}: {_said(most)}. Over the best of these three "
+        f"variants GCFL is ahead by {in_words(every.interval)}, in the paper "
+        f"{every.printed:+.1f}: {_said(every)}. Our kernels agree with plain loops, "
+        "so we suspect the scale before the method: twenty clients in five even groups "
+        "may leave a part little to mend."
     )
 
 
@@ -283,17 +282,17 @@ def on_the_shield(judged: Iterable[Claim]) -> str:
         f"Without the shield there are {_fewer(fewer.mean)} "
         f"({_fewer(fewer.low)} to {_fewer(fewer.high)}), in the paper "
         f"{_fewer(collapses.printed)}: {_said(collapses)}. It is worth "
-        f"{to_a_tenth(helps)} points, in the paper {helps.printed:+.1f}: "
+        f"{in_words(helps.interval)} points, in the paper {helps.printed:+.1f}: "
         f"{_said(helps)}. The runs could have shown it, since one model for all is "
         f"{single.mean:.0f} points behind GCFL with this ζ. At no ζ does a cell have "
         f"fewer than {least:.1f} clusters without it. At ζ = {most:g}, where near and "
         f"far hardly differ, it may help: {in_words(last)}. Other weights of the mass, "
         "or other data, may need it.\n\n"
-        f"*Normalisation.* At ζ = {zeta:g} it is worth {to_a_tenth(tamed)} points, in "
-        f"the paper {tamed.printed:+.1f}: {_said(tamed)}. "
+        f"*Normalisation.* At ζ = {zeta:g} it is worth {in_words(tamed.interval)} "
+        f"points, in the paper {tamed.printed:+.1f}: {_said(tamed)}. "
         f"At our ζ = {outcomes.ZETA} it helps balanced accuracy, "
-        f"{to_a_tenth(fair)}: there, without it, a few pairs that are very near or "
-        "heavy outshine all others, and the cut leaves many clients alone."
+        f"{in_words(fair.interval)}: there, without it, a few pairs that are very near "
+        "or heavy outshine all others, and the cut leaves many clients alone."
     )
 
 

@@ -334,8 +334,8 @@ def by_network() -> DataFrame:
         ),
         (
             "how often T falls first, by data set",
-            _falls_less_rises(looked).mean,
-            lambda frame: _falls_less_rises(frame).mean,
+            falls_less_rises(looked).mean,
+            lambda frame: falls_less_rises(frame).mean,
             kept["temperatures"],
         ),
     ]
@@ -478,7 +478,7 @@ def general_knowledge(mine: Runs) -> list[Claim]:
     ]
     for rival in ("SCL", "BCL"):
         words = f"General knowledge is at most slightly below {rival}’s"
-        both = _where_it_split(mine.arms, rival)
+        both = where_it_split(mine.arms, rival)
         out.append(
             Claim(
                 words,
@@ -562,12 +562,12 @@ def right_by_round_three(mine: Runs, own: DataFrame) -> Claim:
 
 def first_rounds(mine: Runs, own: DataFrame) -> Claim:
     """On some data sets T falls first, on others it rises at once."""
-    pair = _falls_less_rises(own)
+    pair = falls_less_rises(own)
     return Claim(
         FALLS_FIRST,
         "4.6.2",
         effect(pair),
-        _falls_less_rises(_archived_temperatures(own)).mean,
+        falls_less_rises(_archived_temperatures(own)).mean,
         unit="share of runs whose T falls first, the former minus the latter",
         replicates=f"{pair.n} cells, split × clients",
         scale=mine.scale,
@@ -878,7 +878,7 @@ def _splits(own: DataFrame) -> DataFrame:
     return own[own["round"] == 1].fillna({"fires": after_last})
 
 
-def _where_it_split(arms: DataFrame, rival: str) -> DataFrame:
+def where_it_split(arms: DataFrame, rival: str) -> DataFrame:
     """The arms of the runs in which a rival ends with more than one cluster."""
     run = [*SCENARIO, "seed"]
     split = arms.loc[(arms["row"] == rival) & (arms["clusters"] > 1), run]
@@ -905,7 +905,7 @@ def _other_splits_less_hardest(frame: DataFrame) -> tables.Pair:
     return _paired(own.assign(split=split), "split", "others", "hardest", "ari")
 
 
-def _falls_less_rises(frame: DataFrame) -> tables.Pair:
+def falls_less_rises(frame: DataFrame) -> tables.Pair:
     """The share of runs in which T falls first: MNIST and CIFAR-10 minus the others.
 
     The others are FMNIST and PathMNIST. Paired by split and number of clients; a data

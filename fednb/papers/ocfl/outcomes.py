@@ -212,7 +212,8 @@ def kept_archive() -> dict[str, DataFrame]:
     return named
 
 
-def _courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
+def courses_of_arms(runs: Sequence[Task], path: str | Path) -> DataFrame:
+    """PF1, GF1 and ARI of every arm in every measured round."""
     import pandas as pd
 
     columns: dict[str, list] = defaultdict(list)
@@ -253,7 +254,7 @@ def long_scores_over_rounds() -> DataFrame:
 
     FL+HC has the thresholds of `long_arms`.
     """
-    courses = _stored(_courses_of_arms, *LONG, profile="workstation")
+    courses = _stored(courses_of_arms, *LONG, profile="workstation")
     ends = courses[courses["round"] == courses["round"].max()]
     return tuned(courses, chosen_thresholds(ends))
 

@@ -104,11 +104,6 @@ def two_cluster_temperature(angle: float, clients: int) -> float:
     return math.sqrt(clients / (2 * (clients - 1))) * (1 - math.cos(angle)) / 2
 
 
-def common_round(theta: Tensor, mu: Tensor, R: Tensor) -> Tensor:
-    """FedAvg's next model, θ + R (mean of the goals − θ)."""
-    return theta + R * (mu.mean(0) - theta)
-
-
 @cache
 def outcomes(
     separation: float, steps: int, noise: float, rounds: int = 8
