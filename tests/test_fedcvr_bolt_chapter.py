@@ -832,7 +832,9 @@ def test_runs_at_the_papers_scale_are_read_when_whole_seeds_are_there(
     folder = tmp_path / "book" / "results" / "fedcvr_bolt"
     folder.mkdir(parents=True)
     regression = fedcvr_bolt.outcomes.regression("laptop")
+    drawn = fedcvr_bolt.outcomes.synthetic("laptop")
     monkeypatch.setattr(fedcvr_bolt.outcomes, "regression", lambda: regression)
+    monkeypatch.setattr(fedcvr_bolt.outcomes, "synthetic", lambda: drawn)
     monkeypatch.setattr(fedcvr_bolt.tasks, "TABLES", tables_)
     monkeypatch.chdir(tmp_path)
     assert fedcvr_bolt.outcomes.own_scale("mnist") is None
@@ -871,6 +873,24 @@ def test_drawn_data_are_judged_at_both_scales(monkeypatch):
         if "Regression, D = 1: lower error than FedAvg" in line
     )
     assert "open: " in line and "holds: +50" in line
+
+
+def test_a_lead_that_other_lots_have_too_is_left_open():
+    outcomes = fedcvr_bolt.outcomes
+    unrest = {"FedAvg": 0.0, outcomes.BOLT: -1.0, outcomes.SHUFFLED: 0.0}
+    lines = [
+        {"D": 1, "heterogeneity": "non-IID", "scale": "here", "seed": seed, "row": row}
+        | {"log_unrest": value + 0.1 * (seed + len(row)) % 0.3}
+        for row, value in unrest.items()
+        for seed in range(5)
+    ]
+    frame = pd.DataFrame(lines)
+    claim = fedcvr_bolt.claims.steadier_regression(frame, 1)
+    assert claim.verdict == "holds"
+    frame.loc[frame["row"] == outcomes.SHUFFLED, "log_unrest"] -= 0.9
+    claim = fedcvr_bolt.claims.steadier_regression(frame, 1)
+    assert claim.verdict == "open" and claim.interval.mean > 0
+    assert "would pass as well" in claim.reason and "holds" in claim.reason
 
 
 def test_measures_say_which_of_them_are_of_the_last_round():

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ... import tables
-from ...claims import Claim, Interval, effect, exactly, mean_of
+from ...claims import Claim, Interval, effect, exactly, left_open, mean_of
 from . import outcomes, tasks, theory
 from .outcomes import (
     BOLT,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 LAPTOP = "laptop scale"
 PAPER = "the paper's scale"
-SEEN = "Table 1, laptop scale, watched"
+SEEN = "Table 1 in 60 rounds, η = 0.02, watched"
 EIGHT = "4 seeds, D = 1 and 2"  # the runs of ``WATCHED``
 WATCHED = [(f"table1_d{D}_noniid", seed) for D in (1, 2) for seed in range(4)]
 WATCHED_SYNTHETIC = [("synthetic_rivals", seed) for seed in range(4)]
@@ -125,13 +125,19 @@ def at_two_scales() -> tables.Table:
     heads = ["claim or question"]
     for scale in (small_scale, large_scale):
         heads.append(f"{scale.rounds} rounds, η = {scale.lr:g}")
-    caption = "Table 1 and Synthetic at two scales: verdict, effect, 95 % interval."
+    caption = (
+        "Table 1 and Synthetic at two scales: verdict, effect, 95 % interval. (After "
+        "60 rounds a single fit could reach the 1.7 % that the paper prints with D = "
+        "2; so there the claim fails by its size.)"
+    )
     return tables.words(heads, rows, caption)
 
 
 def _in_words(claim: Claim) -> str:
     assert claim.interval is not None
     mean, low, high = claim.interval
+    if math.isnan(low):  # left open
+        return f"{claim.verdict}: {mean:+.1f} {claim.unit}, since {claim.reason}"
     return f"{claim.verdict}: {mean:+.1f} ({low:+.1f} to {high:+.1f}) {claim.unit}"
 
 
@@ -429,7 +435,7 @@ def faster(mnist: DataFrame) -> list[Claim]:
 def steadier_regression(regression: DataFrame, D: int) -> Claim:
     """Section 3: more stable updates; how far a run goes up and down at its end."""
     part = _cell(regression, D, "non-IID")
-    return Claim(
+    claim = Claim(
         statement=f"Regression, D = {D}: steadier than FedAvg",
         where="abstract, 3",
         interval=per_cent_less(part, BOLT, "FedAvg", "log_unrest"),
@@ -437,6 +443,20 @@ def steadier_regression(regression: DataFrame, D: int) -> Claim:
         replicates=seeds(part),
         scale=_scale(part),
     )
+    return unless_other_lots_pass(claim, part)
+
+
+def unless_other_lots_pass(claim: Claim, part: DataFrame) -> Claim:
+    """The claim that a row is steadier than FedAvg, open if a placebo would pass, too.
+
+    The placebo is the control *shuffled*: FedAvg with other dice. Settled after a look
+    at the runs at the paper's scale, at the wish of a reader in the author's place.
+    """
+    placebo = per_cent_less(part, SHUFFLED, "FedAvg", "log_unrest")
+    if placebo.low <= 0:
+        return claim
+    reason = "other lots, which are FedAvg with other dice, would pass as well"
+    return left_open(claim, reason)
 
 
 def steadier(regression: DataFrame, mnist: DataFrame) -> list[Claim]:
@@ -730,11 +750,14 @@ def which_part(D1: DataFrame, synthetic: DataFrame) -> list[Claim]:
             per_cent_less(D1, BOLT, PICK, "log_unrest"),
             less,
         ),
-        _ask(
-            "Regression, D = 1: coalitions alone make it steadier",
+        unless_other_lots_pass(
+            _ask(
+                "Regression, D = 1: coalitions alone make it steadier",
+                D1,
+                per_cent_less(D1, PICK, "FedAvg", "log_unrest"),
+                less,
+            ),
             D1,
-            per_cent_less(D1, PICK, "FedAvg", "log_unrest"),
-            less,
         ),
         _ask(
             "Regression, D = 1: steadier than other lots (shuffled)",

@@ -43,8 +43,8 @@ def expected_never_seen() -> dict[str, float]:
     paper = tasks.SCALES["paper"]
     setups = {
         "the paper": (paper.P / paper.clients, paper.warmup),
-        "regression and Synthetic here": (laptop.drawn.P / 100, laptop.drawn.warmup),
-        "images here": (laptop.P / laptop.clients, laptop.warmup),
+        "regression watched": (laptop.drawn.P / 100, laptop.drawn.warmup),
+        "images at laptop scale": (laptop.P / laptop.clients, laptop.warmup),
     }
     return {name: (1 - share) ** rounds for name, (share, rounds) in setups.items()}
 
