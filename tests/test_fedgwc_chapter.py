@@ -1012,7 +1012,9 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
     assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
     equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
     assert equal == {"2 clusters"}
-    claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+    *claims, three_at_once = fedgwc.claims.domains()
+    assert three_at_once.verdict == "not testable"
+    claims += fedgwc.claims.by_level_long()
     names = [claim.statement for claim in claims[:3]]
     assert names == [  # noise drawn once for each image is not judged
         f"Separates visual domains: blur, 6 pixels (rule as {rule})"
@@ -1030,11 +1032,12 @@ def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
         further = [task for task in tasks if task.seed == seed]
         records |= {task.key: {"metrics": {"final": final}} for task in further}
         assert set(fedgwc.outcomes.looks()["seed"]) == {*range(3, seed + 1)}
-        claims = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
+        claims = [*fedgwc.claims.domains()[:-1], *fedgwc.claims.by_level_long()]
         assert {claim.verdict for claim in claims} == {verdict}
     judged = fedgwc.claims.headlines(claims)
     assert len(judged) == 4  # as released and as printed
     assert not any("corrected" in claim.statement for claim in judged)
+    assert [claim.ours for claim in claims] == 2 * [False, False, True]
     words = fedgwc.claims.on_looks(claims)
     assert "- as released: blur, 6 pixels *holds*; three levels *holds*" in words
     assert words.endswith("three levels *holds*") and "ε = 6e-05" in words
@@ -1162,6 +1165,28 @@ def test_rules_and_rivals_stand_in_one_table(monkeypatch):
     assert [*table.columns] == ["blur, 6 pixels"]
     assert [*table["blur, 6 pixels"]] == ["0.49", "0.90", "0.80", "0.50", "0.70"]
     assert table.index[-1] == "IFCA, at the end"
+
+
+def test_domains_are_held_against_the_better_rival_of_each_seed(monkeypatch):
+    setting = "blur, 6 pixels"
+    rules = fedgwc.claims.RULES_JUDGED
+    rand = {"released": [1.0, 0.9, 1.0], "printed": [0.9, 0.5, 0.7]}
+    lines = [
+        {"setting": setting, "rule": rules[rule], "seed": seed, "rand": own[seed]}
+        for rule, own in rand.items()
+        for seed in range(3)
+    ]
+    rivals = [
+        {"setting": setting, "row": row, "seed": seed, "rand": own[seed]}
+        for row, own in {"IFCA": [0.5, 0.5, 0.6], "FeSEM": [0.6, 0.4, 0.5]}.items()
+        for seed in range(3)
+    ]
+    monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: pd.DataFrame(lines))
+    monkeypatch.setattr(fedgwc.outcomes, "looked_rivals", lambda: pd.DataFrame(rivals))
+    released, printed = fedgwc.claims.domains_beside_rivals()
+    assert released.interval.mean == pytest.approx(0.4)
+    assert printed.interval.mean == pytest.approx((0.3 + 0.0 + 0.1) / 3)
+    assert (released.verdict, printed.verdict) == ("holds", "open")
 
 
 def test_rules_that_hardly_looked_are_not_judged(monkeypatch):

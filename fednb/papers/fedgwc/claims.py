@@ -34,6 +34,7 @@ CORRECTED = "CIFAR-10 and -100, 30 clients, 6 a round, 90 rounds"
 LONG = "CIFAR-100, 30 clients, 6 a round at first, 480 rounds, equal client updates"
 EMNIST = "EMNIST, 30 clients, 6 a round, 180 rounds, equal client updates"
 SHORT = "CIFAR-100, 30 clients, 6 a round, 120 rounds"
+LOOKED = "CIFAR-10, 40 clients, 5 a round, 1,800 rounds"
 LEVELS = "30 clients; FedGWC 540 client updates and more, IFCA and FeSEM 240"
 EQUAL = "30 clients; FedGWC 540 client updates and more, IFCA and FeSEM 600"
 UNEQUAL = (
@@ -89,6 +90,7 @@ def claims() -> list[Claim]:
         *by_level_long(),
         *level_quality(),
         *domains(),
+        *domains_beside_rivals(),
         homogeneous(),
         aggregators(),
         robust_in_beta(),
@@ -360,7 +362,51 @@ def domains() -> list[Claim]:
     found = []
     for setting in STRONG:
         statement = f"Separates visual domains: {setting}"
-        found += at_first_split(statement, "Tables 4, 7", setting, printed=0.5)
+        found += at_first_split(statement, "Table 7", setting, printed=0.5)
+    found.append(
+        Claim(
+            "Separates visual domains: three at once, and on CIFAR-100",
+            "Tables 4, 7",
+            reason="not run this long: our runs of three domains end after 150 rounds, "
+            "and those on CIFAR-10 with more rounds have two",
+        )
+    )
+    return found
+
+
+def domains_beside_rivals() -> list[Claim]:
+    """Whether the paper's rules find domains better than the better of IFCA and FeSEM.
+
+    By the Rand index, with equal client updates; a run without a split is one big
+    cluster. Asked after a look, at the wish of a reader in the authors' place.
+    """
+    runs = outcomes.looks()
+    rivals = outcomes.looked_rivals()
+    if runs is None or rivals is None:
+        return []
+    found = []
+    for setting in STRONG:
+        theirs = rivals[rivals["setting"] == setting].groupby("seed")["rand"].max()
+        for rule in ("released", "printed"):
+            own = runs[runs["rule"] == RULES_JUDGED[rule]]
+            own = own[own["setting"] == setting].set_index("seed")["rand"]
+            leads = (own - theirs).dropna()
+            if not len(leads):
+                continue
+            interval, reason = of_three_or_more(leads)
+            statement = f"Finds domains better than IFCA and FeSEM: {setting}"
+            found.append(
+                Claim(
+                    f"{statement} (rule as {rule})",
+                    "Table 7",
+                    interval,
+                    0.5,
+                    unit="Rand",
+                    replicates=spoken(len(leads), "seed"),
+                    scale=f"{LOOKED}, 9,000 client updates each",
+                    reason=reason,
+                )
+            )
     return found
 
 
@@ -372,7 +418,7 @@ def by_level_long() -> list[Claim]:
     ``looks`` with levels.
     """
     statement = "Groups clients by level of heterogeneity"
-    return at_first_split(statement, "7.3, Tables 3, 6", "levels", adjusted=True)
+    return at_first_split(statement, "7.3, Table 6", "levels", adjusted=True)
 
 
 def at_first_split(
@@ -387,7 +433,8 @@ def at_first_split(
     With ``adjusted`` the adjusted one, which is 0 for one big cluster. From the runs in
     this setting of ``outcomes.looks``; empty as long as there are none. The rules are
     ``RULES_JUDGED``: of the three ε that were fixed beforehand the middle one. A run
-    counts if the rule split, or looked three times in vain.
+    counts if the rule split, or looked three times in vain. What becomes of our own
+    rule is a question of ours.
     """
     runs = outcomes.looks()
     if runs is None or not runs["setting"].eq(setting).any():
@@ -403,7 +450,8 @@ def at_first_split(
         made = spoken(len(own), "seed")
         if not len(gains):
             reason = f"in none of {made} it looked three times within 1,800 rounds"
-            out.append(Claim(name, where, reason=reason))
+            ours = rule == "corrected"
+            out.append(Claim(name, where, reason=reason, ours=ours))
             continue
         found, reason = of_three_or_more(gains)
         unit = "adjusted Rand index" if adjusted else "Rand above one big cluster"
@@ -415,8 +463,9 @@ def at_first_split(
                 printed,
                 unit=unit,
                 replicates=f"{len(gains)} of {made}; no split counts 0",
-                scale="CIFAR-10, 40 clients, 5 a round, 1,800 rounds",
+                scale=LOOKED,
                 reason=reason,
+                ours=rule == "corrected",
             )
         )
     return out

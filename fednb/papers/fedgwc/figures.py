@@ -574,20 +574,6 @@ def null_map() -> Figure:
     return fig
 
 
-def presets() -> DataFrame:
-    """The fields in which the rule as printed, as released and corrected differ."""
-    import pandas as pd
-
-    versions = {
-        "as printed": FedGWC.as_printed(),
-        "as released": FedGWC.as_released(),
-        "corrected": FedGWC(),
-    }
-    values = {name: vars(rule) for name, rule in versions.items()}
-    table = pd.DataFrame(values).drop("aggregator").map(str)
-    return table[table.nunique(axis=1) > 1]
-
-
 def mse_curves(rounds: int = 1500) -> Figure:
     """The MSE that each version watches, for 100 equal clients, 10 sampled."""
     import pandas as pd
