@@ -774,15 +774,6 @@ def test_a_split_must_beat_chance():
     assert adjusted_rand(far, past.labels) == 1
 
 
-def test_the_table_of_null_splits():
-    table = fedgwc.theory.null_splits((6, 20), runs=4, rounds=40)
-    assert table.index.tolist() == [6, 20]
-    assert table["as printed"][6] == 4 and table["as released"][6] >= 2
-    assert not table["corrected"].any()
-    whole = fedgwc.theory.null_splits((8,), runs=4, rounds=80, whole=True)
-    assert whole["corrected before"][8] >= 2 and not whole["corrected"].any()
-
-
 def test_presets():
     assert FedGWC.corrected() == FedGWC() and FedGWC.as_printed(eps=1.0).eps == 1.0
     assert len({FedGWC(), FedGWC.as_printed(), FedGWC.as_released()}) == 3

@@ -689,6 +689,18 @@ def test_null_plays_start_at_their_first_seed():
     assert lines[0]["splits"] == sum(bool(past.labels.any()) for past in found)
 
 
+def test_versions_that_split_equal_clients():
+    def splits(*sizes, **how):
+        lines = fedgwc.theory.null_plays(sizes, runs=4, **how)
+        return {(line["version"], line["clients"]): line["splits"] for line in lines}
+
+    one = splits(6, 20, rounds=40)
+    assert one["as printed", 6] == 4 and one["as released", 6] >= 2
+    assert one["corrected", 6] == one["corrected", 20] == 0
+    whole = splits(8, rounds=80, whole=True)
+    assert whole["corrected before", 8] >= 2 and whole["corrected", 8] == 0
+
+
 def test_the_record_of_null_splits_is_of_fresh_seeds_and_known_code():
     path = fedgwc.outcomes.common.results("fedgwc") / "null_splits.json"
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -817,7 +829,7 @@ def test_indices_end_at_one_and_six_runs_decide_nothing():
     assert fedgwc.claims.left_whole(0, 6).low < 0.95
 
 
-# --- the fairer runs, when they come --------------------------------------------------
+# --- the fairer runs ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -866,19 +878,19 @@ def fairer(tmp_path, monkeypatch):
     return write
 
 
-def test_without_the_fairer_runs_nothing_is_shown(fairer, tmp_path):
-    outcomes = fedgwc.outcomes
-    for table in ("untested", "level_rivals", "emnist_small"):
-        (tmp_path / f"{table}.json").unlink(missing_ok=True)
-    assert outcomes.untested() is None and fedgwc.shown.untested_table() is None
-    assert fedgwc.shown.emnist_table() is None and fedgwc.claims.on_emnist() == []
-    assert fedgwc.claims.members_long() == []
-    assert "split without our test" not in fedgwc.shown.where_it_split()
-    assert (
-        "FedGWC without our test"
-        not in fedgwc.shown.quality().index.get_level_values("row")
-    )
-    assert "with its test" in fedgwc.claims.by_level().scale
+@pytest.mark.parametrize(
+    ("table", "reader"),
+    [
+        ("untested", fedgwc.claims.by_level),
+        ("level_rivals", fedgwc.claims.level_quality),
+        ("emnist_small", fedgwc.claims.on_emnist),
+        ("k_min", fedgwc.shown.least_sizes_table),
+    ],
+)
+def test_without_its_records_no_other_rule_is_judged(fairer, tmp_path, table, reader):
+    (tmp_path / f"{table}.json").unlink()
+    with pytest.raises(FileNotFoundError, match=table):
+        reader()
 
 
 def test_claims_are_judged_on_the_rule_without_our_test(fairer):
@@ -924,15 +936,13 @@ def test_claims_are_judged_on_the_rule_without_our_test(fairer):
     assert "FedGWC without our test" in drawn
 
 
-def test_rivals_at_equal_updates_close_the_claim(fairer, tmp_path):
-    (tmp_path / "level_rivals.json").unlink(missing_ok=True)
-    before = fedgwc.claims.level_quality()
-    fairer("level_rivals")
-    after = fedgwc.claims.level_quality()
-    assert np.isnan(before[1].interval.low) and before[1].verdict == "open"
-    assert after[1].interval.low == after[1].interval.low  # an interval now
-    assert after[1].interval.mean == pytest.approx(before[1].interval.mean)
-    assert "IFCA and FeSEM 600" in after[1].scale
+def test_levels_are_judged_against_rivals_at_equal_updates():
+    runs = fedgwc.outcomes.judged_levels()
+    rivals = runs[runs["row"].isin(fedgwc.claims.RIVALS)]
+    assert len(rivals) == 36 and set(rivals["client_updates"]) == {600}
+    _, was, *_ = fedgwc.claims.level_quality()
+    assert was.interval.low < was.interval.mean < was.interval.high
+    assert "IFCA and FeSEM 600" in was.scale
 
 
 def test_tables_5_and_9_on_emnist(fairer):
@@ -985,101 +995,102 @@ def test_the_two_scores_disagree_on_table_1():
 # --- larger runs, when they come ------------------------------------------------------
 
 
-def test_larger_runs_are_used_by_whole_seeds(tmp_path, monkeypatch):
-    tasks = fedgwc.tasks.TABLES["looks"]("workstation")
-    names = list(fedgwc.tasks.lookers(5))
-    final = {"was": -0.5, "wadb": 2.0, "rand": 0.4, "clusters": 3}
-    for r in range(len(names)):
-        final |= {f"looks_{r}": [[400, 1, 0.3], [800, 2, 0.9]], f"split_{r}": 800}
-        final |= {f"rand_{r}": 0.9, f"ari_{r}": 0.7}
-        final |= {f"was_{r}": 0.8, f"wadb_{r}": None}
-    half = [task for task in tasks if task.seed == 3] + [tasks[-1]]
-    monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
-    assert (
-        fedgwc.outcomes.looks() is None and fedgwc.outcomes.own_scale("emnist") is None
-    )
-    assert fedgwc.claims.by_level_long() == []
-    (tmp_path / "looks.json").write_text("")
-    records = {task.key: {"metrics": {"final": final}} for task in half}
-    monkeypatch.setattr(fedgwc.outcomes.tables, "by_key", lambda path: records)
-    runs = fedgwc.outcomes.looks()
-    assert set(runs["seed"]) == {3} and set(runs["rule"]) == set(names)
-    two = runs[runs["groups"] == 2]
-    assert np.allclose(two["rand_of_one"], 2 * 190 / 780)
-    assert (runs["split"] == 800).all() and runs["wadb"].isna().all()
-    axes = fedgwc.figures.draw_looks(runs).axes
-    assert len(axes) == 5
-    assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
-    equal = {text.get_text() for text in axes[4].texts}  # they have no groups to find
-    assert equal == {"2 clusters"}
-    *claims, three_at_once = fedgwc.claims.domains()
-    assert three_at_once.verdict == "not testable"
-    claims += fedgwc.claims.by_level_long()
-    names = [claim.statement for claim in claims[:3]]
-    assert names == [  # noise drawn once for each image is not judged
-        f"Separates visual domains: blur, 6 pixels (rule as {rule})"
-        for rule in ("released", "printed", "corrected")
-    ]
-    assert {claim.verdict for claim in claims} == {"open"}  # a single seed
-    assert {claim.interval.mean for claim in claims[3:]} == {0.7}  # adjusted: levels
-    assert claims[3].unit == "adjusted Rand index"
-    assert {claim.replicates for claim in claims} == {"1 of 1 seed; no split counts 0"}
-    assert fedgwc.shown.seeds_of_looks(runs) == (
-        "One of the three seeds is run so far; with ε = 6e-05, and as printed, each "
-        "rule looks 2 times or more in every run"
-    )
-    for seed, verdict in {4: "open", 5: "holds"}.items():
-        further = [task for task in tasks if task.seed == seed]
-        records |= {task.key: {"metrics": {"final": final}} for task in further}
-        assert set(fedgwc.outcomes.looks()["seed"]) == {*range(3, seed + 1)}
-        claims = [*fedgwc.claims.domains()[:-1], *fedgwc.claims.by_level_long()]
-        assert {claim.verdict for claim in claims} == {verdict}
-    judged = fedgwc.claims.headlines(claims)
-    assert len(judged) == 4  # as released and as printed
-    assert not any("corrected" in claim.statement for claim in judged)
-    assert [claim.ours for claim in claims] == 2 * [False, False, True]
-    words = fedgwc.claims.on_looks(claims)
-    assert "- as released: blur, 6 pixels *holds*; three levels *holds*" in words
-    assert words.endswith("three levels *holds*") and "ε = 6e-05" in words
-    assert fedgwc.claims.on_looks([]) == ""
-
-
 @pytest.fixture
 def looked(tmp_path, monkeypatch):
-    """A function that adds made-up records of seeds of ``looks`` to those of the book.
+    """Made-up records of the tables ``LOOKED`` beside the other ones of the book.
 
-    Every rule looks twice in vain, then splits without a mistake; IFCA and FeSEM find
-    nothing of use.
+    Every rule looks twice in vain, then splits with one mistake or none; IFCA and FeSEM
+    find nothing of use.
     """
     outcomes = fedgwc.outcomes
     here = outcomes.common.results("fedgwc")
     known = store.read(here / "longer.json")[0]
     for file in here.glob("*.json"):
-        if file.name.split(".")[0] not in fedgwc.outcomes.LOOKED:
-            (tmp_path / file.name).symlink_to(file)
-    (tmp_path / "looks.json").write_text("")
-    split = {"rand": 1.0, "ari": 1.0, "was": 0.9, "wadb": 0.5, "clusters": 3}
+        (tmp_path / file.name).symlink_to(file)
+    split = {"rand": 0.9, "ari": 0.7, "was": 0.9, "wadb": 0.5, "clusters": 2}
     final = {"rand": 0.4, "was": -0.5, "wadb": 2.0, "clusters": 3}
     for r in range(len(fedgwc.tasks.lookers(5))):
         vain = [[400, 1, 0.3], [500, 1, 0.3]]
-        final |= {f"looks_{r}": [*vain, [800, 3, 1.0]], f"split_{r}": 800}
+        final |= {f"looks_{r}": [*vain, [800, 2, 0.9]], f"split_{r}": 800}
         final |= {f"{score}_{r}": value for score, value in split.items()}
+    final["wadb_0"] = None  # as a file has a number that does not exist
     record = known | {"metrics": {"final": final, "curves": {}}}
-    made = {}
+    made = {table: {} for table in outcomes.LOOKED}
+    for table, records in made.items():
+        for task in fedgwc.tasks.TABLES[table]("workstation"):
+            records[task.key] = record | {"dataset": task.dataset, "seed": task.seed}
     read = outcomes.tables.by_key
     monkeypatch.setattr(
         outcomes.tables,
         "by_key",
-        lambda path: made if path.stem == "looks" else read(path),
+        lambda path: made[path.stem] if path.stem in made else read(path),
     )
     monkeypatch.setattr(outcomes.common, "results", lambda paper: tmp_path)
+    return made
 
-    def add(seed):
-        for task in fedgwc.tasks.TABLES["looks"]("workstation"):
-            if task.seed == seed:
-                made[task.key] = record | {"dataset": task.dataset, "seed": seed}
 
-    return add
+def test_a_missing_look_is_an_error(looked):
+    looked["looks"].clear()
+    with pytest.raises(ValueError, match="lacks 24 of"):
+        fedgwc.outcomes.looked_rivals()
+    with pytest.raises(KeyError):
+        fedgwc.outcomes.looks()
+
+
+def test_each_rule_is_judged_where_it_first_splits(looked):
+    runs = fedgwc.outcomes.looks()
+    assert set(runs["seed"]) == {3, 4, 5}
+    assert set(runs["rule"]) == {*fedgwc.tasks.lookers(5)}
+    two = runs[runs["groups"] == 2]
+    assert np.allclose(two["rand_of_one"], 2 * 190 / 780)
+    assert (runs["split"] == 800).all()
+    first = runs["rule"] == [*fedgwc.tasks.lookers(5)][0]
+    assert runs.loc[first, "wadb"].isna().all() and runs["wadb"][~first].eq(0.5).all()
+    axes = fedgwc.figures.draw_looks(runs[runs["seed"] == 3]).axes
+    assert len(axes) == 7
+    assert {text.get_text() for text in axes[0].texts} == {"2 clusters, Rand 0.90"}
+    equal = {text.get_text() for text in axes[-1].texts}  # they have no groups to find
+    assert equal == {"2 clusters"}
+    *claims, three_at_once = fedgwc.claims.domains()
+    assert three_at_once.verdict == "not testable"
+    claims += fedgwc.claims.by_level_long()
+    names = [claim.statement for claim in claims[:6]]
+    assert names == [  # noise drawn once for each image is not judged
+        f"Separates visual domains: {setting} (rule as {rule})"
+        for setting in ("noise anew, σ = 3", "blur, 6 pixels")
+        for rule in ("released", "printed", "corrected")
+    ]
+    means = {claim.interval.mean for claim in claims[6:]}  # adjusted: levels
+    assert [*means] == [pytest.approx(0.7)]
+    assert claims[6].unit == "adjusted Rand index"
+    seeds = {claim.replicates for claim in claims}
+    assert seeds == {"3 of 3 seeds; no split counts 0"}
+    assert {claim.verdict for claim in claims} == {"holds"}
+    judged = fedgwc.claims.headlines(claims)
+    assert len(judged) == 6  # as released and as printed
+    assert not any("corrected" in claim.statement for claim in judged)
+    assert [claim.ours for claim in claims] == 3 * [False, False, True]
+    words = fedgwc.claims.on_looks(claims)
+    assert "blur, 6 pixels *holds*; three levels *holds*" in words
+    assert words.endswith("three levels *holds*") and "ε = 6e-05" in words
+    assert fedgwc.shown.seeds_of_looks(runs) == (
+        "All three seeds are run; with ε = 6e-05, and as printed, each rule looks 3 "
+        "times or more in every run"
+    )
+
+
+def test_fewer_than_three_seeds_decide_nothing(monkeypatch):
+    lines = [
+        {"setting": "levels", "rule": rule, "seed": seed, "split": 800, "ari": 0.7}
+        | {"looks": [[800, 2, 0.9]]}
+        for rule in fedgwc.claims.RULES_JUDGED.values()
+        for seed in (3, 4, 5)
+    ]
+    for seeds, verdict in {1: "open", 2: "open", 3: "holds"}.items():
+        runs = pd.DataFrame([line for line in lines if line["seed"] < 3 + seeds])
+        monkeypatch.setattr(fedgwc.outcomes, "looks", lambda runs=runs: runs)
+        claims = fedgwc.claims.by_level_long()
+        assert [claim.verdict for claim in claims] == 3 * [verdict]
 
 
 def test_levels_with_several_looks_are_held_against_equal_updates(looked):
@@ -1088,17 +1099,15 @@ def test_levels_with_several_looks_are_held_against_equal_updates(looked):
         statement.format("WAS, higher is better"),
         statement.format("WADB, lower is better"),
     ]
-    for seed, verdict in {3: "open", 4: "open", 5: "holds"}.items():
-        looked(seed)
-        found = {c.statement: c for c in fedgwc.claims.level_quality()}
-        was, wadb = (found[name] for name in names)
-        assert was.interval.mean == pytest.approx(0.9 - -0.5)
-        assert wadb.interval.mean == pytest.approx(2.0 - 0.5)
-        assert was.verdict == wadb.verdict == verdict
+    found = {c.statement: c for c in fedgwc.claims.level_quality()}
+    was, wadb = (found[name] for name in names)
+    assert was.interval.mean == pytest.approx(0.9 - -0.5)
+    assert wadb.interval.mean == pytest.approx(2.0 - 0.5)
+    assert was.verdict == wadb.verdict == "holds"
     assert was.printed == pytest.approx(0.6 - 0.1)  # Table 6, three levels
     assert wadb.printed is None and "9,000 client updates" in was.scale
     rand = fedgwc.shown.looked_table()
-    assert rand.loc["released, ε = 6e-05, first split", "levels"] == "1.00"
+    assert rand.loc["released, ε = 6e-05, first split", "levels"] == "0.90"
     assert rand.loc["IFCA, at the end", "levels"] == "0.40"
 
 
@@ -1116,17 +1125,12 @@ def shown_by(words, judged=()):
     return shown
 
 
-def test_the_page_takes_looks_in_by_itself(looked):
-    assert shown_by("outcomes.looks()") == []  # no seed is whole
-    looked(3)
+def test_the_page_shows_the_looks(looked):
     judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
     words, picture, _, table, verdicts = shown_by("outcomes.looks()", judged)
-    assert "One of the three seeds is run so far; with ε = 6e-05" in words
-    assert len(picture.axes) == 5 and len(table) == 6
-    assert "as released: blur, 6 pixels *open*" in verdicts
-    looked(4)
-    looked(5)
-    assert "All three seeds are run" in shown_by("outcomes.looks()")[0]
+    assert "All three seeds are run; with ε = 6e-05" in words
+    assert len(picture.axes) == 7 and len(table) == 6
+    assert "as released: noise anew, σ = 3 *holds*; blur, 6 pixels *holds*" in verdicts
 
 
 def test_least_sizes_stand_beside_the_least_one():
@@ -1157,8 +1161,6 @@ def test_rules_and_rivals_stand_in_one_table(monkeypatch):
     ]
     rivals = pd.DataFrame({"row": ["IFCA", "IFCA"], "rand": [0.6, 0.8]})
     rivals = rivals.assign(setting="blur, 6 pixels")
-    monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: None)
-    assert fedgwc.shown.looked_table() is None
     monkeypatch.setattr(fedgwc.outcomes, "looks", lambda: pd.DataFrame(lines))
     monkeypatch.setattr(fedgwc.outcomes, "looked_rivals", lambda: rivals)
     table = fedgwc.shown.looked_table()
@@ -1211,7 +1213,10 @@ def test_rules_that_hardly_looked_are_not_judged(monkeypatch):
 
 @pytest.fixture
 def large_emnist(tmp_path, monkeypatch):
-    """Records of the first seed of ``emnist`` in which FedGWC as released splits."""
+    """Records of ``emnist`` in which FedGWC as released splits.
+
+    The first seed is whole; the others lack the rules of FedGWC.
+    """
     known = store.read(fedgwc.outcomes.common.results("fedgwc") / "longer.json")[0]
     monkeypatch.setattr(fedgwc.outcomes.common, "results", lambda paper: tmp_path)
     assert fedgwc.shown.larger_runs("emnist") is None
@@ -1234,11 +1239,18 @@ def large_emnist(tmp_path, monkeypatch):
         else:
             final |= {f"{row}|was": None for row, _ in task.method.arms}
         curves["round"] = [100, 200, 300, 400]
-        if task.seed == 0:
+        if task.seed == 0 or task.tags["row"] != "in step":
             metrics = {"final": final, "curves": curves}
             records[task.key] = known | {"metrics": metrics, "client_updates": 1000}
     (tmp_path / "emnist.json").write_text("")
     monkeypatch.setattr(fedgwc.outcomes.tables, "by_key", lambda path: records)
+
+
+def test_larger_runs_are_used_by_whole_seeds(large_emnist):
+    assert set(fedgwc.outcomes.own_scale("emnist")["seed"]) == {0}
+    courses = fedgwc.outcomes.own_courses("emnist")
+    assert {len(seeds) for seeds in courses.values()} == {1}
+    assert fedgwc.outcomes.own_scale("cifar100_long") is None
 
 
 def test_larger_runs_stand_beside_the_papers_table(large_emnist):

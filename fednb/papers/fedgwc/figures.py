@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ... import metrics, tables
+from ... import metrics
 from ...door import Fed
 from ...methods import FedGWC
-from .. import common
 from . import outcomes, theory
-from .tasks import TABLES, lookers
+from .tasks import lookers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -217,14 +216,10 @@ def quality_dots(score: str = "was") -> Figure:
 
     rows = ["FedGWC", outcomes.NO_TEST, outcomes.REPLAYED, "IFCA", "FeSEM", "Oracle"]
     ours = outcomes.shown_levels()
-    there = [row for row in rows if row in set(ours["row"])]
-    if outcomes.REPLAYED not in there:
-        there.append("Random members")
-    ours = ours[ours["row"].isin(there)]
+    ours = ours[ours["row"].isin(rows)]
     short = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10"}
     theirs = outcomes.printed_of("3", "6")
-    if outcomes.NO_TEST in there:
-        theirs = theirs.replace({"row": {"FedGWC": outcomes.NO_TEST}})
+    theirs = theirs.replace({"row": {"FedGWC": outcomes.NO_TEST}})
     ours, theirs = (
         frame.assign(
             cell=frame["dataset"].map(short)
@@ -241,18 +236,13 @@ def quality_dots(score: str = "was") -> Figure:
         ax.set_xlabel(f"{score.upper()}   {better}")
         if score == "was":
             ax.set_xlim(-1.08, 1.08)
-    fig.axes[0].set_ylim(len(there) - 0.5, -0.5)  # all panels share it
+    fig.axes[0].set_ylim(len(rows) - 0.5, -0.5)  # all panels share it
     return fig
 
 
 def long_curves() -> Figure:
-    """Figure 2: balanced accuracy of the long runs over client updates.
-
-    Without our test FedGWC is drawn as soon as it is run.
-    """
-    runs = outcomes.courses()
-    if outcomes.untested() is not None:
-        runs |= outcomes.untested_courses()
+    """Figure 2: balanced accuracy of the long runs over client updates."""
+    runs = outcomes.courses() | outcomes.untested_courses()
     rows = (
         "no clusters",
         "FedGWC",
@@ -342,9 +332,7 @@ def mse_of_watched(setting: str = "α = 0.05") -> Figure:
     from ...plots import COLOURS, style
 
     style()
-    records = tables.by_key(common.results("fedgwc") / "rules.json")
-    task = next(t for t in TABLES["rules"]("laptop") if t.tags["setting"] == setting)
-    curves = records[task.key]["metrics"]["curves"]
+    curves = outcomes.watched_curves(setting)
     names = list(outcomes.watched_rules())
     fig = Canvas(figsize=(7.4, 3.1))
     ax = fig.add_subplot()

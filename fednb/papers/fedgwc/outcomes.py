@@ -112,33 +112,22 @@ def printed_of(*numbers: str) -> DataFrame:
 # --- a table's runs ---
 
 
-def stored(table: str, last: int = 1) -> DataFrame:
-    """One line per run of a table."""
-    return common.read("fedgwc", table, TABLES[table]("laptop"), last=last)
+def stored(table: str, last: int = 1, profile: str = "laptop") -> DataFrame:
+    """One line per run of a table, with means over the last evaluations."""
+    return common.read("fedgwc", table, TABLES[table](profile), last=last)
 
 
-def all_runs(table: str) -> DataFrame | None:
-    """The runs of a laptop table that may not be run yet; None if one is missing."""
-    tasks = TABLES[table]("laptop")
-    path = common.results("fedgwc") / f"{table}.json"
-    if not path.exists():
-        return None
-    done = tables.by_key(path)
-    if any(task.key not in done for task in tasks):
-        return None
-    return common.read("fedgwc", table, tasks)
-
-
-def last_three(runs: DataFrame, table: str) -> DataFrame:
+def last_three(table: str) -> DataFrame:
     """The frame of a laptop table, with accuracies as means of three evaluations."""
-    means = common.read("fedgwc", table, TABLES[table]("laptop"), last=3)
-    return runs.assign(**{VALUE: means[VALUE]})
+    return stored(table).assign(**{VALUE: stored(table, last=3)[VALUE]})
 
 
-def courses(table: str = "longer") -> dict[str, list[DataFrame]]:
+def courses(
+    table: str = "longer", profile: str = "laptop"
+) -> dict[str, list[DataFrame]]:
     """The curves of a table's runs: for each row a list, one frame per seed."""
     path = common.results("fedgwc") / f"{table}.json"
-    return tables.curves(TABLES[table]("laptop"), path)
+    return tables.curves(TABLES[table](profile), path)
 
 
 def stored_in_step(table: str) -> DataFrame:
@@ -179,10 +168,8 @@ def joined(*frames: DataFrame) -> DataFrame:
     return pd.concat(frames, join="inner", ignore_index=True)
 
 
-def _in_place_of(runs: DataFrame, others: DataFrame | None) -> DataFrame:
+def _in_place_of(runs: DataFrame, others: DataFrame) -> DataFrame:
     """The runs, with rows of the others instead of their own of the same name."""
-    if others is None:
-        return runs
     return joined(runs[~runs["row"].isin(others["row"])], others)
 
 
@@ -348,14 +335,9 @@ def _whole_seeds(table: str) -> list[Task]:
 # --- FedGWC without our test ---
 
 
-def untested(*settings: str) -> DataFrame | None:
-    """FedGWC without our test, and random members at its splits; None if not yet run.
-
-    All settings, or the given ones.
-    """
-    runs = all_runs("untested")
-    if runs is None or not settings:
-        return runs
+def untested(*settings: str) -> DataFrame:
+    """FedGWC without our test, and random members at its splits, in these settings."""
+    runs = stored("untested")
     return runs[runs["setting"].isin(settings)]
 
 
@@ -370,11 +352,27 @@ def shown_levels() -> DataFrame:
     """The runs of `levels` as the page shows them.
 
     With FedGWC without our test and its control, and with IFCA and FeSEM at FedGWC's
-    client updates, each as soon as it is run.
+    client updates.
     """
-    return _in_place_of(
-        _in_place_of(levels(), all_runs("level_rivals")), untested(*MIXED)
-    )
+    return joined(_fair_levels(), untested(*MIXED))
+
+
+def _fair_levels() -> DataFrame:
+    """The runs of `levels`, with IFCA and FeSEM at FedGWC's client updates."""
+    return _in_place_of(levels(), stored("level_rivals"))
+
+
+def moved_members() -> list[bool]:
+    """Whether members changed at the last evaluation, for each run of `level_rivals`.
+
+    These are IFCA and FeSEM; the evaluation is held against the one before.
+    """
+    records = tables.by_key(common.results("fedgwc") / "level_rivals.json")
+    out = []
+    for task in TABLES["level_rivals"]("laptop"):
+        labels = records[task.key]["metrics"]["curves"]["labels"]
+        out.append(metrics.rand_index(labels[-2], labels[-1]) < 1)
+    return out
 
 
 def in_order(runs: DataFrame) -> DataFrame:
@@ -396,37 +394,27 @@ def in_order(runs: DataFrame) -> DataFrame:
 def judged_levels() -> DataFrame:
     """The runs of `levels` that the claims are judged on.
 
-    FedGWC has no test of ours, and IFCA and FeSEM have its client updates, each as soon
-    as it is run; until then they are the rows of `levels`.
+    FedGWC has no test of ours, and IFCA and FeSEM have its client updates.
     """
-    runs = _in_place_of(levels(), all_runs("level_rivals"))
-    own = untested(*MIXED)
-    if own is not None:
-        own = own[own["row"] == NO_TEST].assign(row="FedGWC")
-    return _in_place_of(runs, own)
-
-
-def judged_alike() -> DataFrame:
-    """The homogeneous federations, under FedGWC without our test once it is run."""
-    own = untested("(100, 0, 0)")
-    return alike() if own is None else own
+    return _without_test(_fair_levels(), *MIXED)
 
 
 def judged_long() -> DataFrame:
-    """The runs of 480 rounds, FedGWC without our test once it is run."""
-    own = untested("α = 0.5")
-    if own is not None:
-        own = own[own["row"] == NO_TEST].assign(row="FedGWC")
-    return _in_place_of(stored("longer"), own)
+    """The runs of 480 rounds, FedGWC without our test."""
+    return _without_test(stored("longer"), "α = 0.5")
+
+
+def _without_test(runs: DataFrame, *settings: str) -> DataFrame:
+    """The runs, with FedGWC without our test in these settings as FedGWC."""
+    own = untested(*settings)
+    own = own[own["row"] == NO_TEST].assign(row="FedGWC")
+    return _in_place_of(runs, own)
 
 
 def judged_courses() -> dict[str, list[DataFrame]]:
     """The curves of the same runs, by row; with random members at the same splits."""
-    runs = courses()
-    if untested() is not None:
-        own = untested_courses()
-        runs |= {"FedGWC": own[NO_TEST], REPLAYED: own[REPLAYED]}
-    return runs
+    own = untested_courses()
+    return courses() | {"FedGWC": own[NO_TEST], REPLAYED: own[REPLAYED]}
 
 
 # --- one run beside another ---
@@ -530,28 +518,34 @@ def watched_runs(all_seeds: bool = False) -> dict[Any, dict[str, Any]]:
     return out
 
 
+def watched_curves(setting: str) -> dict[str, list[Any]]:
+    """What was recorded along the watched run of a setting, in its first seed."""
+    records = tables.by_key(common.results("fedgwc") / "rules.json")
+    made = TABLES["rules"]("laptop")
+    task = next(task for task in made if task.tags["setting"] == setting)
+    return records[task.key]["metrics"]["curves"]
+
+
 # --- every look of each rule ---
 
 LOOKED = ("noise_anew", "looks")  # the tables with every look of each rule
 
 
-def looks() -> DataFrame | None:
+def looks() -> DataFrame:
     """Every look of each rule in the tables ``LOOKED``: a line per run and rule.
 
     ``looks`` are [round, clusters found, Rand index]; ``split`` is the round of the
     first split, 0 without one, ``rand`` and ``ari`` its Rand index, plain and adjusted,
-    and ``rand_of_one`` that of one big cluster. None as long as no seed is whole.
+    and ``rand_of_one`` that of one big cluster.
     """
     import pandas as pd
 
     lines = []
     for table in LOOKED:
-        for task in _whole_seeds(table):
+        records = tables.by_key(common.results("fedgwc") / f"{table}.json")
+        for task in TABLES[table]("workstation"):
             if task.tags["row"] == "Watch":
-                records = tables.by_key(common.results("fedgwc") / f"{table}.json")
                 lines += _looks_of(task, records[task.key]["metrics"]["final"])
-    if not lines:
-        return None
     scores = ("rand", "ari", "was", "wadb")
     return pd.DataFrame(lines).astype(dict.fromkeys(scores, float))  # None is nan then
 
@@ -590,17 +584,15 @@ def with_each_epsilon(runs: DataFrame) -> DataFrame:
     return runs[~runs["rule"].str.startswith("printed")]
 
 
-def looked_rivals() -> DataFrame | None:
-    """IFCA and FeSEM in the tables ``LOOKED``, whole seeds only; None if none."""
+def looked_rivals() -> DataFrame:
+    """IFCA and FeSEM in the tables ``LOOKED``."""
     import pandas as pd
 
     frames = []
     for table in LOOKED:
-        made = [task for task in _whole_seeds(table) if task.tags["row"] != "Watch"]
-        if made:
-            frames.append(common.read("fedgwc", table, made))
-    if not frames:
-        return None
+        made = TABLES[table]("workstation")
+        rivals = [task for task in made if task.tags["row"] != "Watch"]
+        frames.append(common.read("fedgwc", table, rivals))
     return pd.concat(frames, ignore_index=True)
 
 

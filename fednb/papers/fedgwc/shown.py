@@ -17,7 +17,6 @@ import torch
 
 from ... import metrics, tables
 from ...methods import FedGWC
-from .. import common
 from . import outcomes, priors
 from .outcomes import (
     COUNTS,
@@ -30,7 +29,7 @@ from .outcomes import (
     VALUE,
     WATCHED_SPOKEN,
 )
-from .tasks import EPSILONS, SCALES, TABLES, printed_rules, steps_to_released
+from .tasks import EPSILONS, SCALES, printed_rules, steps_to_released
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -121,7 +120,7 @@ def power() -> DataFrame:
 def where_it_split() -> DataFrame:
     """In how many runs FedGWC had more than one cluster at the end.
 
-    With our test against chance, and without it where these runs are there.
+    With our test against chance, and without it where that was run.
     """
     import pandas as pd
 
@@ -148,10 +147,9 @@ def where_it_split() -> DataFrame:
         "homogeneous clients (Figure 6)": outcomes.untested("(100, 0, 0)"),
     }
     for name, found in without.items():
-        if found is not None:
-            clusters = found.loc[found["row"] == NO_TEST, "clusters"]
-            words = f"{int((clusters > 1).sum())} of {len(clusters)} runs"
-            shown[name]["split without our test"] = words
+        clusters = found.loc[found["row"] == NO_TEST, "clusters"]
+        words = f"{int((clusters > 1).sum())} of {len(clusters)} runs"
+        shown[name]["split without our test"] = words
     return pd.DataFrame(shown).T.fillna("–")
 
 
@@ -358,8 +356,8 @@ def _ends(shares: Series) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def untested_table() -> DataFrame | None:
-    """Table 1's cell without our test, seed by seed; None if it is not yet run.
+def untested_table() -> DataFrame:
+    """Table 1's cell without our test, seed by seed.
 
     How FedGWC without the test and random members at its splits stand at the end of 480
     rounds: clusters, WAS, and the lead over FedAvg in points of balanced accuracy, at
@@ -368,8 +366,6 @@ def untested_table() -> DataFrame | None:
     import pandas as pd
 
     runs = outcomes.untested("α = 0.5")
-    if runs is None:
-        return None
     plain = outcomes.courses()["no clusters"]
     lines = {}
     for row, own in outcomes.untested_courses().items():
@@ -389,23 +385,21 @@ def untested_table() -> DataFrame | None:
     return pd.DataFrame(lines).T.replace("nan", "–")
 
 
-def least_sizes_table() -> DataFrame | None:
-    """Table 1's cell without our test, by the least size of a cluster; None if not run.
+def least_sizes_table() -> DataFrame:
+    """Table 1's cell without our test, by the least size of a cluster.
 
     A line for each least size. Its leads over FedAvg are means over seeds, with the
     least and the greatest in brackets.
     """
     import pandas as pd
 
-    runs = outcomes.own_scale("k_min")
+    runs = outcomes.stored("k_min", last=3, profile="workstation")
     smallest = outcomes.untested("α = 0.5")
-    if runs is None or smallest is None:
-        return None
     plain = outcomes.courses()["no clusters"]
     was = outcomes.joined(runs, smallest).groupby("row")["was"].mean()
     by_row = {
         NO_TEST: outcomes.untested_courses()[NO_TEST],
-        **outcomes.own_courses("k_min"),
+        **outcomes.courses("k_min", profile="workstation"),
     }
     lines = {}
     for row, own in by_row.items():
@@ -441,17 +435,14 @@ def _mean_and_ends(values: Sequence[float], form: str) -> str:
 # --- EMNIST, and larger runs ---
 
 
-def emnist_table() -> DataFrame | None:
-    """The FEMNIST half of Tables 5 and 9, ours on EMNIST; None if it is not yet run.
+def emnist_table() -> DataFrame:
+    """The FEMNIST half of Tables 5 and 9, ours on EMNIST.
 
     Leads are over the same aggregator without FedGWC.
     """
     import pandas as pd
 
-    runs = outcomes.all_runs("emnist_small")
-    if runs is None:
-        return None
-    runs = outcomes.one_cluster(outcomes.last_three(runs, "emnist_small"))
+    runs = outcomes.one_cluster(outcomes.last_three("emnist_small"))
     paper = pd.concat(
         [outcomes.printed("9"), outcomes.printed("5").assign(aggregator="FedAvg")]
     )
@@ -551,25 +542,13 @@ def level_budgets() -> str:
     And how many runs of IFCA and FeSEM had other members at their last evaluation than
     at the one before.
     """
-    table = "level_rivals"
-    if outcomes.all_runs(table) is None:
-        table = "heterogeneity"
-    records = tables.by_key(common.results("fedgwc") / f"{table}.json")
-    rivals = [t for t in TABLES[table]("laptop") if t.tags["row"] in ("IFCA", "FeSEM")]
-    moved = 0
-    for task in rivals:
-        labels = records[task.key]["metrics"]["curves"]["labels"]
-        moved += metrics.rand_index(labels[-2], labels[-1]) < 1
+    moved = outcomes.moved_members()
     runs = outcomes.judged_levels().groupby("row")["client_updates"]
     least, most = runs.min(), runs.max()
-    words = (
-        f"client updates: FedGWC {least['FedGWC']} to {most['FedGWC']}, "
-        f"IFCA and FeSEM {most['IFCA']}"
-    )
-    if most["IFCA"] < least["FedGWC"]:
-        words += ", where FedGWC still has one cluster"
     return (
-        f"{words};\nIFCA, FeSEM: members still changed in {moved} of {len(rivals)} runs"
+        f"client updates: FedGWC {least['FedGWC']} to {most['FedGWC']}, "
+        f"IFCA and FeSEM {most['IFCA']};\n"
+        f"IFCA, FeSEM: members still changed in {sum(moved)} of {len(moved)} runs"
     )
 
 
@@ -582,17 +561,11 @@ def quality() -> DataFrame:
 
     one = outcomes.stored("longer").assign(setting="α = 0.5")
     one = one[one["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
-    ours = pd.concat([one, outcomes.shown_levels()])
-    without = outcomes.untested(*LEVELS_SPOKEN)
-    if without is not None:
-        # the other settings are in `outcomes.shown_levels`
-        here = without["setting"] == "α = 0.5"
-        ours = pd.concat([ours, without[here]])
+    ours = pd.concat([one, outcomes.untested("α = 0.5"), outcomes.shown_levels()])
     theirs = outcomes.printed_of("1", "3", "6")
     theirs = theirs[theirs["dataset"] != "femnist"].fillna({"setting": "α = 0.5"})
     theirs = theirs[theirs["row"].isin(["FedGWC", "IFCA", "FeSEM"])]
-    if without is not None:
-        theirs = theirs.replace({"row": {"FedGWC": NO_TEST}})
+    theirs = theirs.replace({"row": {"FedGWC": NO_TEST}})
     by = ["dataset", "setting", "row"]
     scores = ["was", "wadb"]
     ours = outcomes.in_order(ours)
@@ -663,36 +636,28 @@ def domain_table() -> DataFrame:
 
 
 def seeds_of_looks(runs: DataFrame) -> str:
-    """How many of the seeds of `outcomes.looks` these runs have, and looks, in words.
+    """How many looks these runs of `outcomes.looks` have at least, in words.
 
-    Of looks only where a rule is judged: at the middle ε, and as printed.
+    Where a rule is judged: at the middle ε, and as printed.
     """
-    seeds = {
-        1: "One of the three seeds is run so far",
-        2: "Two of the three seeds are run so far",
-        3: "All three seeds are run",
-    }[runs["seed"].nunique()]
     middle = f"ε = {EPSILONS[1]:g}"
     number = outcomes.judged_rules(runs)["looks"].map(len).min()
     return (
-        f"{seeds}; with {middle}, and as printed, each rule looks {number} times or "
-        "more in every run"
+        f"All three seeds are run; with {middle}, and as printed, each rule looks "
+        f"{number} times or more in every run"
     )
 
 
-def looked_table() -> DataFrame | None:
+def looked_table() -> DataFrame:
     """The Rand index in the runs of `outcomes.looks`, where there are groups.
 
     Of each rule at its first split, with the middle one of three ε, and of IFCA and
     FeSEM at the end; means over seeds. A rule that never split has one big cluster.
-    None as long as no seed is whole.
     """
     import pandas as pd
 
     runs = outcomes.looks()
     rivals = outcomes.looked_rivals()
-    if runs is None or rivals is None:
-        return None
     runs = outcomes.judged_rules(runs[runs["groups"] > 1])
     one = runs.groupby("setting", sort=False)["rand_of_one"].first()
     lines = {"one big cluster": one}

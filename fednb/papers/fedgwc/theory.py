@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,9 +30,6 @@ from ...methods.fedgwc import FedGWC, Seen, gaussian_rewards
 from ...metrics import adjusted_rand
 from ...similarity import perception_affinity
 from ...sweeps import commit
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 def weights(omega: np.ndarray, alpha: float | str) -> np.ndarray:
@@ -255,20 +252,6 @@ def null_plays(
             counts = {"runs": runs, "splits": splits, "tiny": tiny}
             lines.append({"clients": K, "sampled": sampled, "version": name, **counts})
     return lines
-
-
-def null_splits(sizes: Sequence[int] = NULL_SIZES, **how: Any) -> DataFrame:
-    """How often each version of the rule splits equal clients: a DataFrame.
-
-    One line for each number of clients, one column for each version: in how many plays
-    it splits. For ``how`` see `null_plays`.
-    """
-    import pandas as pd
-
-    plays = pd.DataFrame(null_plays(sizes, **how))
-    return plays.pivot(index="clients", columns="version", values="splits")[
-        list(versions())
-    ].rename_axis(columns=None)
 
 
 def write_null_splits(path: str | Path) -> None:
