@@ -1071,9 +1071,14 @@ def test_runs_at_the_papers_scale_come_in_whole_seeds(seeds, made_up):
     first = found[0]
     assert first.statement.startswith("WeCFL is more accurate than FeSEM")
     assert first.interval.mean == pytest.approx(1.0 + (seeds - 1) / 2)
-    assert first.interval.low < first.interval.high
     assert first.printed == pytest.approx(0.37)
-    assert first.replicates == f"{seeds} seeds"
+    assert first.replicates.endswith(f"{seeds} seeds")
+    if seeds == 2:  # their interval may be wide or narrow by chance
+        assert {claim.verdict for claim in found} == {"open"}
+        assert any("two seeds decide nothing" in claim.reason for claim in found)
+    else:
+        assert first.interval.low < first.interval.high
+        assert "holds" in {claim.verdict for claim in found}
     top = 70 + 2 * (seeds - 1)
     shown = wecfl.outcomes.scales("cifar10", "(3, 2)-class").text
     assert f"the paper's scale: {(70 + top) / 2:.1f} (70.0 to {top:.1f})" in shown
@@ -1523,7 +1528,8 @@ def test_classes_per_model_are_counted_by_their_entropy():
 
 def test_rows_stand_by_the_classes_that_their_models_tell_apart():
     frame = wecfl.outcomes.company()
-    assert set(frame["seed"]) == set(wecfl.outcomes.own_scale()["seed"])
+    assert set(frame["seed"]) <= set(wecfl.outcomes.own_scale()["seed"])
+    assert frame.groupby("seed").size().nunique() == 1  # every row has all the seeds
     seed = frame[frame["seed"] == 0].set_index(["row", "K"])
     one_for_all = seed.loc[("FedAvg", 1)]
     assert one_for_all["classes"] == pytest.approx(10)  # all, in equal shares
@@ -1539,24 +1545,27 @@ def test_rows_stand_by_the_classes_that_their_models_tell_apart():
     assert classes == sorted(classes)
 
 
-def test_sharing_among_clients_with_the_same_classes_is_judged_from_two_seeds(
+def test_sharing_among_clients_with_the_same_classes_is_judged_from_three_seeds(
     monkeypatch,
 ):
     rows = {
-        "LocalOnly": [0.80, 0.80],
-        "Same pair of classes": [0.84, 0.86],
-        "WeCFL, K = pairs of classes": [0.83, 0.83],
+        "LocalOnly": [0.80, 0.80, 0.80],
+        "Same pair of classes": [0.84, 0.86, 0.85],
+        "WeCFL, K = pairs of classes": [0.83, 0.83, 0.83],
     }
-    wide = pd.DataFrame(rows, index=pd.Index([0, 1], name="seed"))
-    for seeds in (0, 1, 2):
+    wide = pd.DataFrame(rows, index=pd.Index([0, 1, 2], name="seed"))
+    for seeds in (0, 1, 2, 3):
         some = wide.head(seeds)
         monkeypatch.setattr(wecfl.outcomes, "company_by_seed", lambda some=some: some)
         found = wecfl.claims.of_same_classes()
-        assert len(found) == (2 if seeds == 2 else 0)
+        assert len(found) == (2 if seeds > 1 else 0)
         if seeds:
             assert "the lead is +3.0" in wecfl.words.with_the_same_classes()
+        if seeds == 2:
+            assert {claim.verdict for claim in found} == {"open"}
     assert [claim.interval.mean for claim in found] == pytest.approx([5.0, 3.0])
-    assert all(claim.ours and "2 seeds" in claim.statement for claim in found)
+    assert all(claim.ours and "3 seeds" in claim.statement for claim in found)
+    assert {claim.verdict for claim in found} == {"holds"}
 
 
 def test_without_runs_at_the_papers_scale_nobody_is_in_company(made_up):

@@ -140,15 +140,19 @@ def company() -> DataFrame:
     """How many classes a model has to tell apart, and how accurate the rows are.
 
     CIFAR-10, (3, 2)-class, at the paper's own scale; `deals.classes_per_model` of the
-    last round's clusters. One line for each row and seed; empty without runs.
+    last round's clusters. One line for each row and seed, of seeds that the control
+    has, too, so that all rows have the same ones; empty without runs.
     """
     import pandas as pd
 
+    seeds = {task.seed for task in whole_seeds(SAME_CLASSES)}
     lines = []
     for table in ("scale_cifar10_class", SAME_CLASSES):
         path = results("wecfl") / f"{table}.json"
         records = tables.by_key(path)
         for task in whole_seeds(table):
+            if task.seed not in seeds:
+                continue
             curves = records[task.key]["metrics"]["curves"]
             train, _ = deals.dealt_counts(task, *deals.whole("cifar10"))
             labels = np.array(curves["labels"][-1])
