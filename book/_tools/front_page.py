@@ -87,9 +87,9 @@ def findings() -> str:
         f"**{sum(counts.values())} claims judged by one rule**: "
         f"{counts['holds']} hold, {counts['fails']} fail, {counts['open']} are open, "
         f"{counts['not testable']} cannot be tested here. Behind the book are "
-        f"{runs:,} recorded runs. {large:,} of them have the papers' own settings, most "
-        "of these on small drawn data; the others are smaller, and each chapter says by "
-        "how much. Three findings:",
+        f"{runs:,} recorded runs. {large:,} of them have the papers' own settings, "
+        "most of these on small drawn data; the others are smaller, and each chapter "
+        "says by how much. Three findings:",
         "",
     ]
     for paper, statement, words in FINDINGS:
