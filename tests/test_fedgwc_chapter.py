@@ -1127,7 +1127,8 @@ def shown_by(words, judged=()):
 
 def test_the_page_shows_the_looks(looked):
     judged = [*fedgwc.claims.domains(), *fedgwc.claims.by_level_long()]
-    words, picture, _, table, verdicts = shown_by("outcomes.looks()", judged)
+    words, picture = shown_by("outcomes.looks()")
+    _, table, verdicts = shown_by("shown.looked_table()", judged)
     assert "All three seeds are run; with ε = 6e-05" in words
     assert len(picture.axes) == 7 and len(table) == 6
     assert "as released: noise anew, σ = 3 *holds*; blur, 6 pixels *holds*" in verdicts

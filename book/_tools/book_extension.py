@@ -166,7 +166,7 @@ def recorded_keys(folder: Path, profile: str | None = None) -> set[str]:
         content = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(content, list):  # a table of records, or of verdicts
             for record in content:
-                if "key" in record and profile in (None, record["profile"]):
+                if "key" in record and profile in (None, record.get("profile")):
                     keys.add(record["key"])
     return keys
 

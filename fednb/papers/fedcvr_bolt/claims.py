@@ -118,7 +118,8 @@ def at_two_scales() -> tables.Table:
         sides.append(on_drawn_data(*frames))
     rows = []
     for small, large in zip(*sides, strict=True):
-        rows.append([small.statement, _in_words(small), _in_words(large)])
+        name = f"{small.statement} ({small.unit})"
+        rows.append([name, _in_words(small), _in_words(large)])
     small_scale, large_scale = (
         tasks.SCALES[profile].drawn for profile in ("laptop", "paper")
     )
@@ -136,9 +137,9 @@ def at_two_scales() -> tables.Table:
 def _in_words(claim: Claim) -> str:
     assert claim.interval is not None
     mean, low, high = claim.interval
-    if math.isnan(low):  # left open
-        return f"{claim.verdict}: {mean:+.1f} {claim.unit}, since {claim.reason}"
-    return f"{claim.verdict}: {mean:+.1f} ({low:+.1f} to {high:+.1f}) {claim.unit}"
+    if math.isnan(low):  # left open, for the reason that the table of claims has
+        return f"{claim.verdict}: {mean:+.1f}"
+    return f"{claim.verdict}: {mean:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 # --- effects --------------------------------------------------------------------------
