@@ -101,10 +101,10 @@ def _run(args: argparse.Namespace, names: Sequence[str]) -> int:
         elif args.dry_run:
             _say(f"{title}: {forecast(tasks, path, known)}{_beside(in_book)}")
         else:
-            before = len(store.finished(path))
+            before = store.finished(path).keys()
             records = _sweep(args, tasks, path)
-            new = max(0, len(store.finished(path)) - before)
-            old = len(records) - new
+            old = sum(record["key"] in before for record in records)
+            new = len(records) - old
             _say(
                 f"{title}: {new} new, {old} recorded before, in {path}"
                 f"{_beside(in_book)}"
